@@ -9,8 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
-from cdckit.ledger import upkeep
-from cdckit.parts import workers
+from cdckit.parts import at_home
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -30,8 +29,8 @@ def as_spark_connect() -> Iterator[None]:
 @pytest.fixture
 def by_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers do what this program would do with few rows."""
-    monkeypatch.setattr(workers, "HOME_BYTES", -1)
-    monkeypatch.setattr(upkeep, "AT_HOME", 0)
+    monkeypatch.setattr(at_home, "WORK_BYTES", -1)
+    monkeypatch.setattr(at_home, "BUCKETS", 0)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import datahub
-from cdckit.errors import InvalidArgument
+from cdckit.errors import InvalidArgument, WrongCall
 from cdckit.ledger import Receipt
 from cdckit.ledger.shell import ReceiveResult
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS
@@ -224,3 +224,13 @@ def test_who_was_erased_is_gone_and_does_not_come_again(forgotten: Forgotten) ->
     assert forgotten.receipt.is_proven
     assert forgotten.receipt.entities == 1
     assert forgotten.changes == (forgotten.others, forgotten.others)
+
+
+def test_a_misspelt_argument_is_told_with_the_one_that_is_meant(settled: Settled) -> None:
+    """In the shell's own methods and in those of the door, before anything is read."""
+    for call, meant in (
+        (lambda: settled.shell.receive([], "b", recieved_at=AT), r"is no argument \(is it received_at\?\)"),
+        (lambda: settled.shell.publish("a", target="t", fomr=None), r"fomr is no argument \(is it form\?\)"),
+    ):
+        with pytest.raises(WrongCall, match=meant):
+            call()

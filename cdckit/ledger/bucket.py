@@ -16,6 +16,7 @@ from cdckit.ledger.bucket_merge import MergeResult, merge_bucket
 from cdckit.ledger.columns import BUCKET, EVERY, LATEST, OPEN, PLACE
 from cdckit.ledger.tasks import (
     FOLD,
+    UPKEPT,
     Paths,
     Targets,
     Task,
@@ -44,8 +45,8 @@ CLOSED_ROWS = 16384
 _FILES = 16
 """Into about how many files the versions of a large bucket are cut."""
 
-SMALL = 4 << 20
-"""Bytes: a file of fewer is a small one."""
+SMALL_BUCKET_FILE = 4 << 20
+"""Bytes: a file of fewer is a small one, of those that a bucket has of a table."""
 
 
 class Outcome(NamedTuple):
@@ -74,7 +75,7 @@ def keep_up_bucket(task: Task, targets: Targets, again: pa.Array | None = None) 
         task = replace(task, anew=True)
     rewritten = _with_other_words(task, targets) if again is None else again
     near = [] if task.anew else files_about(task.open, pa.concat_arrays([entity_guids(new), rewritten]))
-    opened, unborn = read_rows(targets.history, near), read_rows(targets.unborn, task.unborn)
+    opened, unborn = read_rows(targets.history, near), read_rows(targets.tables["unborn"], task.unborn)
     merged = merge_bucket(task, targets, new, opened, unborn, rewritten)
     files = _Files(targets)
     try:
@@ -116,7 +117,7 @@ class _Files:
 
     def __init__(self, targets: Targets) -> None:
         self.targets = targets
-        self._open = {name: OpenFiles(getattr(targets, name)) for name in ("log", "history", "unborn")}
+        self._open = {name: OpenFiles(targets.tables[name]) for name in UPKEPT}
         self.removed: dict[str, list[str]] = {name: [] for name in self._open}
         self.folded: list[str] = []
 
@@ -147,7 +148,7 @@ class _Files:
 
 def _write_log(files: _Files, task: Task, new: pa.RecordBatch, merged: MergeResult) -> list[str]:
     """The log: returned are the fresh files that stay as they are."""
-    small = [file for file in task.log if file.size < SMALL]
+    small = [file for file in task.log if file.size < SMALL_BUCKET_FILE]
     if merged.news.num_rows == new.num_rows and len(small) + len(task.fresh) < FOLD:
         return [file.path for file in task.fresh]
     files.write("log", merged.news)
@@ -180,7 +181,7 @@ def _write_closed(files: _Files, task: Task, merged: MergeResult) -> None:
         parts_of.append(
             _with_hidden_columns(closed, task, merged, pa.nulls(closed.num_rows, pa.int32()), is_open=False)
         )
-    small = [file for file in task.closed if file.rows < CLOSED_ROWS and file.size < SMALL]
+    small = [file for file in task.closed if file.rows < CLOSED_ROWS and file.size < SMALL_BUCKET_FILE]
     replaced = task.closed if task.anew else small if len(small) >= task.fold else []
     files.remove("history", replaced)
     if not task.anew:

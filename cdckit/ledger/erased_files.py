@@ -13,7 +13,16 @@ import pyarrow.compute as pc
 
 from cdckit.ledger.bucket import files_about, keep_up_bucket
 from cdckit.ledger.columns import BUCKET
-from cdckit.ledger.tasks import FileRange, Paths, Targets, Task, join_batches, read_rows, select_rows
+from cdckit.ledger.tasks import (
+    FileRange,
+    Paths,
+    Targets,
+    Task,
+    drop_entities,
+    join_batches,
+    read_rows,
+    select_rows,
+)
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.history import VALID_FROM
 from cdckit.parts.arrays import Bools, bools
@@ -78,12 +87,9 @@ def _erase(task: Task, targets: Targets, guids: pa.Array) -> tuple[pa.Array, dic
         return drop(rows, theirs)
 
     parts = {
-        "log": _rewrite(targets.log, task.log, guids, drop_and_find),
-        "history": _rewrite(targets.history, [*task.open, *task.closed], guids, drop),
-        "unborn": _rewrite(targets.unborn, task.unborn, guids, drop),
+        name: _rewrite(target, task.files[name], guids, drop_and_find if name == "log" else drop)
+        for name, target in targets.tables.items()
     }
-    if targets.words is not None:
-        parts["words"] = _rewrite(targets.words, task.words, guids, drop)
     return pa.concat_arrays(all_parts) if all_parts else guids.slice(0, 0), parts
 
 
@@ -113,11 +119,12 @@ def _merge_again(task: Task, targets: Targets, guids: pa.Array) -> dict[str, Rew
     assert not [*done.added["log"], *done.removed["log"]]
     files = {file.path: file for file in [*task.open, *task.closed, *task.unborn]}
     outcomes = {}
-    for name, target in (("history", targets.history), ("unborn", targets.unborn)):
+    for name in ("history", "unborn"):
+        target = targets.tables[name]
         added, removed = done.added[name], done.removed[name]
         before = read_rows(target, [files[path] for path in removed])
         after = read_rows(target, _as_paths(added))
-        rests = [_in_order(_drop(rows, guids)) for rows in (before, after)]
+        rests = [_in_order(drop_entities(rows, guids)) for rows in (before, after)]
         erased = before.num_rows - rests[0].num_rows
         outcomes[name] = _proven(target, added, removed, before.num_rows, erased, *rests)
     return outcomes
@@ -177,16 +184,12 @@ def _proven(
     after: pa.RecordBatch,
 ) -> RewrittenPart:
     """The report; raises where the rows of other entities are not what they were."""
-    was, is_ = digest_rows(before), digest_rows(after)
+    was, is_ = digest_batch(before), digest_batch(after)
     if was != is_:
         raise RuntimeError(
             f"An erasure would change rows of others in {target.folder}: nothing was committed."
         )
     return RewrittenPart(added, removed, rows, erased, was, is_)
-
-
-def _drop(rows: pa.RecordBatch, guids: pa.Array) -> pa.RecordBatch:
-    return select_rows(rows, ~bools(pc.is_in(rows.column(GUID), value_set=guids)))
 
 
 def _in_order(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -228,7 +231,7 @@ def _clear_parts(values: pa.StructArray, theirs: Bools, fields: list[str], flags
 # Digests --------------------------------------------------------------------------------------------------
 
 
-def digest_rows(rows: pa.RecordBatch) -> str:
+def digest_batch(rows: pa.RecordBatch) -> str:
     """SHA-256 of the values of rows in their order, whatever file they are in, in hexadecimal digits."""
     digest = hashlib.sha256()
     for name, column in zip(rows.schema.names, rows.columns, strict=True):

@@ -28,19 +28,18 @@ from cdckit.ledger.kind import Kind
 from cdckit.ledger.receipts import NOT_ERASED, RECEIPT_SCHEMA, ErasedPart, Receipt
 from cdckit.ledger.tasks import Targets
 from cdckit.ledger.tombstones import ERASE, HASH, REFUSE, REFUSED_SCHEMA, TOMBSTONE_SCHEMA, Erasures
-from cdckit.ledger.upkeep import BYTES_PER_TASK, Upkeep, read_scopes, stored_bytes
+from cdckit.ledger.upkeep import BYTES_PER_TASK, Upkeep, begin_upkeep, read_scopes, stored_bytes
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.changes import MOVED
 from cdckit.model.history import DELETED, VALID_FROM, VALID_TO
 from cdckit.parts.arguments import require_columns, require_fields, require_instant, require_name
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.tables import AnyTable, as_spark
-from cdckit.parts.values import guid
 from cdckit.parts.workers import compute_once, worker_reports
 from cdckit.store import OtherKind, Snapshot, Store, Transaction
 from cdckit.store.commits import ERASED, KIND
 from cdckit.store.erasure import ForgetResult
-from cdckit.store.files import Target, to_signed
+from cdckit.store.files import to_signed
 from cdckit.store.store import read_note, write_note
 from cdckit.store.transaction import Scope
 from cdckit.store.writing import parse_report
@@ -50,9 +49,8 @@ Keys: TypeAlias = Sequence[Key] | AnyTable
 """Entities: guids, or mappings of their key fields; or a table of key fields, or of guids."""
 
 _NOTE = "cdckit.unfinished_erasure"
-FUNCTION = "erase"
 
-_FEW = 8
+_LEAST_TASKS = 8
 """So many tasks there are at least, if there are as many buckets."""
 
 
@@ -125,22 +123,20 @@ class Request:
     key_columns: T.StructType | None = None
 
     def __post_init__(self) -> None:
-        require_name(self.by, "by", function=FUNCTION)
-        require_name(self.reason, "reason", function=FUNCTION)
-        require_instant(self.at, "at", function=FUNCTION)
+        require_name(self.by, "by")
+        require_name(self.reason, "reason")
+        require_instant(self.at, "at")
         if self.keys is None and self.where is None and self.keep is None:
             needed = "a list or a table of keys, where neither `where` nor `keep` says which entities"
-            raise InvalidArgument(FUNCTION, "keys", needed, None)
+            raise InvalidArgument(None, "keys", needed, None)
         if self.keys is not None and (self.where is not None or self.keep is not None):
-            raise InvalidArgument(
-                FUNCTION, "keys", "None where `where` or `keep` says which entities", "both"
-            )
+            raise InvalidArgument(None, "keys", "None where `where` or `keep` says which entities", "both")
         if self.keep is not None and (not isinstance(self.keep, timedelta) or self.keep < timedelta(0)):
-            raise InvalidArgument(FUNCTION, "keep", "a timedelta that is not negative", self.keep)
+            raise InvalidArgument(None, "keep", "a timedelta that is not negative", self.keep)
         if self.later not in (REFUSE, ERASE):
-            raise InvalidArgument(FUNCTION, "later", f"{REFUSE!r} or {ERASE!r}", self.later)
+            raise InvalidArgument(None, "later", f"{REFUSE!r} or {ERASE!r}", self.later)
         if self.fields is not None and not self.fields:
-            raise InvalidArgument(FUNCTION, "fields", "at least one field, or None for all", self.fields)
+            raise InvalidArgument(None, "fields", "at least one field, or None for all", self.fields)
 
     def receipt(self, kind: Kind, **counts: Any) -> Receipt:
         """A new receipt."""
@@ -207,19 +203,19 @@ def run_erasure(
     kind: Callable[[Snapshot], Kind],
     request: Request,
     work: Callable[[Transaction], Receipt | None],
-    finish: Callable[[], Receipt | None],
+    finish_begun: Callable[[], Receipt | None],
 ) -> Receipt:
     """
     Erase what is asked for, and first what was asked for before where that was stopped.
 
-    *work* commits the tables without it (`erase_within`), and *finish* does what is left to do then.  Where
-    all was erased before, older commits may have what came of it since: they go once more.
+    *work* commits the tables without it (`erase_within`), and *finish_begun* does what is left to do then.
+    Where all was erased before, older commits may have what came of it since: they go once more.
     """
-    stopped = finish()
+    stopped = finish_begun()
     made = store.atomically(work, alone=True)
     if made is None:
         made = store.atomically(lambda tables: _begin_again(tables, kind(tables.base), request))
-    finish()
+    finish_begun()
     with store.begin() as tables:
         stored = kind(tables.base)
         if made is not None:
@@ -295,7 +291,7 @@ def forget_entities(
     """Take entities, or fields of them, out of the tables of one ledger; `with_known` gives the entities."""
     if MOVED in tables.schema(kind.changes).fieldNames():
         _require_all_moves(entities, tables, kind)
-    upkeep = Upkeep(tables, kind, tables.schema(kind.changes))
+    upkeep = begin_upkeep(tables, kind)
     reports = _run(upkeep, entities, list(fields))
     count, unknown = (sum(report[name] for report in reports) for name in ("found", "unknown"))
     parts = tuple[ErasedPart, ...]()
@@ -303,8 +299,8 @@ def forget_entities(
         parts = _adopt(tables, kind, upkeep.targets, reports)
         if fields and upkeep.targets.words is not None:
             # What rows took along, any bucket may have said.
-            Upkeep(tables, kind, tables.schema(kind.changes), anew=True).run()
-    names = tuple(name for name, _ in _tables(kind, upkeep.targets).values())
+            begin_upkeep(tables, kind, anew=True).run()
+    names = tuple(kind.tables[part] for part in upkeep.targets.tables)
     return ForgottenEntities(count, unknown, parts, names, tuple(report["bucket"] for report in reports))
 
 
@@ -411,19 +407,19 @@ def _versions(tables: Transaction, kind: Kind) -> DataFrame:
 
 def _named(keys: Keys, spark: SparkSession, kind: Kind, fields: T.StructType) -> DataFrame:
     if isinstance(keys, str | Mapping):
-        raise InvalidArgument(FUNCTION, "keys", "a list of keys, or a table of them", type(keys).__name__)
+        raise InvalidArgument(None, "keys", "a list of keys, or a table of them", type(keys).__name__)
     if isinstance(keys, Sequence):
         if not keys:
-            raise InvalidArgument(FUNCTION, "keys", "a list of at least one", [])
+            raise InvalidArgument(None, "keys", "a list of at least one", [])
         return _listed(list(keys), spark, kind, fields)
-    rows = as_spark(spark, keys, function=FUNCTION)
+    rows = as_spark(spark, keys)
     if GUID in rows.columns:
         return rows
     if kind.by_guid:
-        raise InvalidArgument(FUNCTION, "keys", f"a table with the column {GUID}", rows.columns)
-    require_columns(rows, kind.keys, function=FUNCTION)
+        raise InvalidArgument(None, "keys", f"a table with the column {GUID}", rows.columns)
+    require_columns(rows, kind.keys)
     key = {name: F.col(name).cast(fields[name].dataType) for name in kind.keys}
-    return rows.select(guid(kind.entity, key).alias(GUID))
+    return rows.select(kind.guid(key).alias(GUID))
 
 
 def _listed(keys: list[Key], spark: SparkSession, kind: Kind, fields: T.StructType) -> DataFrame:
@@ -432,27 +428,27 @@ def _listed(keys: list[Key], spark: SparkSession, kind: Kind, fields: T.StructTy
     for entity in keys:
         if not (isinstance(entity, str) or (names and isinstance(entity, Mapping) and set(entity) == names)):
             needed = "guids" if kind.by_guid else f"guids, or mappings of {', '.join(kind.keys)}"
-            raise InvalidArgument(FUNCTION, "keys", f"a list of {needed}", type(entity).__name__)
+            raise InvalidArgument(None, "keys", f"a list of {needed}", type(entity).__name__)
     rows = [{GUID: key} if isinstance(key, str) else dict(key) for key in keys]
     schema = arrow_schema(columns)
     try:
         table = pa.Table.from_pylist(rows, schema)
     except (pa.ArrowException, TypeError, ValueError) as error:
         needed = ", ".join(f"{name} ({fields[name].dataType.simpleString()})" for name in kind.keys)
-        raise InvalidArgument(FUNCTION, "keys", f"values of {needed}", "others") from error
+        raise InvalidArgument(None, "keys", f"values of {needed}", "others") from error
     table_rows = spark.createDataFrame(table, columns)
     key = {name: F.col(name) for name in kind.keys}
-    return table_rows.select(F.coalesce(F.col(GUID), guid(kind.entity, key)).alias(GUID))
+    return table_rows.select(F.coalesce(F.col(GUID), kind.guid(key)).alias(GUID))
 
 
 def _known_fields(tables: Transaction, kind: Kind, request: Request) -> tuple[str, ...] | None:
     if request.fields is None:
         return None
     names = log_fields(tables.schema(kind.changes)).fieldNames()
-    fields = require_fields(request.fields, names, "fields", function=FUNCTION)
+    fields = require_fields(request.fields, names, "fields")
     if keys := [name for name in fields if name in kind.keys]:
         needed = "none that is a key, by which the entity would not be known; erase the entity itself"
-        raise InvalidArgument(FUNCTION, "fields", needed, keys)
+        raise InvalidArgument(None, "fields", needed, keys)
     return tuple(fields)
 
 
@@ -475,7 +471,7 @@ def _require_all_moves(entities: DataFrame, tables: Transaction, kind: Kind) -> 
 
     def side(name: str) -> Column:
         key = {key: F.col(f"{MOVED}.{name}").getField(key).cast(data[key].dataType) for key in kind.keys}
-        return guid(kind.entity, key)
+        return kind.guid(key)
 
     moves = log.where(F.col(MOVED).isNotNull()).select(
         side("old_key").alias("old"), side("new_key").alias("new")
@@ -497,7 +493,9 @@ def _run(upkeep: Upkeep, entities: DataFrame, fields: list[str]) -> list[dict[st
     erase = partial(erase_buckets, tasks=tasks, targets=upkeep.targets, fields=fields)
     work = sum(map(stored_bytes, tasks.values())) // BYTES_PER_TASK
     # By a number of its own: few rows would be put together in one task, that has all the files to write.
-    spread = entities.repartition(max(1, min(len(tasks), max(_FEW, work))), BUCKET) if work else entities
+    spread = (
+        entities.repartition(max(1, min(len(tasks), max(_LEAST_TASKS, work))), BUCKET) if work else entities
+    )
     return worker_reports(spread, erase, large=True, heavy=bool(work))
 
 
@@ -506,7 +504,8 @@ def _adopt(
 ) -> tuple[ErasedPart, ...]:
     """Let the tables have what was written; returns what was rewritten of them."""
     parts: list[ErasedPart] = []
-    for part, (name, target) in _tables(kind, targets).items():
+    for part, target in targets.tables.items():
+        name = kind.tables[part]
         some = [(report["bucket"], report["parts"][part]) for report in reports if part in report["parts"]]
         added = parse_report((file for _, report in some for file in report["added"]), target)
         tables.adopt(name, added, [path for _, report in some for path in report["removed"]])
@@ -514,16 +513,6 @@ def _adopt(
         tables.touch(name)
         parts += [_part(name, bucket, report) for bucket, report in some if report["removed"]]
     return tuple(parts)
-
-
-def _tables(kind: Kind, targets: Targets) -> dict[str, tuple[str, Target]]:
-    """The tables in which something of an entity is, by what tasks call them."""
-    tables = {
-        "log": (kind.changes, targets.log),
-        "history": (kind.history, targets.history),
-        "unborn": (kind.unborn, targets.unborn),
-    }
-    return tables if targets.words is None else {**tables, "words": (kind.words, targets.words)}
 
 
 def _untouched(tables: Transaction, names: Iterable[str]) -> dict[str, tuple[int, str]]:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument, WrongColumnType
+from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import log_fields
 from cdckit.merging.arrow_changes import GUID
-from cdckit.model.changes import AS_SENT, EMPTY, empty_fields, typed_fields, untyped_fields, with_empty_as
-from cdckit.parts.widening import fill_void, has_void, void_as_text
+from cdckit.parts.kept_folds import bucket_of
+from cdckit.parts.values import guid
 from cdckit.store import OtherKind, Snapshot, Transaction
+from cdckit.store.store import read_note
 
 FORMAT = 3
 BUCKETS = 64
@@ -72,6 +72,11 @@ class Kind:
         return self._table("words")
 
     @property
+    def tables(self) -> dict[str, str]:
+        """The names of the tables that derive from changes, their log first, as `tasks` calls them."""
+        return {"log": self.changes, "history": self.history, "unborn": self.unborn, "words": self.words}
+
+    @property
     def lists(self) -> str:
         """The name of the table of the full lists that it was given."""
         return self._table("lists")
@@ -113,17 +118,14 @@ class Kind:
 
     def forget(self, transaction: Transaction) -> None:
         """Let the store know nothing of the ledger, whose tables are dropped: it is begun anew."""
-        for name in (self.changes, self.history, self.unborn, self.words, self.lists, self.rejects):
+        for name in (*self.tables.values(), self.lists, self.rejects):
             transaction.drop(name)
         transaction.note(self._key, None)
 
     def with_buckets_of(self, transaction: Transaction) -> Kind:
         """The same, with what a transaction knows of its buckets and fields, if it knows it."""
-        text = transaction.note_of(self._key)
-        if text is None:
-            return self
-        properties = json.loads(text)
-        return _with_noted_fields(replace(self, buckets=properties["buckets"]), properties)
+        note = read_note(transaction, self._key, None)
+        return self if note is None else replace(self, buckets=note["buckets"], **_noted_fields(note))
 
     def stored_kind(self, snapshot: Snapshot, buckets: int | None = None) -> Kind:
         """
@@ -131,39 +133,29 @@ class Kind:
 
         *buckets* is how many were asked for; None takes those that it has.
         """
-        location = snapshot.location.root
-        text = snapshot.notes.get(self._key)
-        if text is None:
-            tables_there = {self.changes, self.history, self.unborn, self.lists, self.words} & set(
-                snapshot.names()
-            )
+        location, note = snapshot.location.root, read_note(snapshot, self._key, None)
+        if note is None:
+            tables_there = {*self.tables.values(), self.lists} & set(snapshot.names())
             strange = sorted(tables_there if self.name else snapshot.names())
             if strange:
                 raise OtherKind(location, str(self), f"the tables {', '.join(strange)}, no ledger's")
             return self
-        properties = json.loads(text)
-        if properties["format"] != FORMAT:
-            problem = f"a ledger of format {properties['format']}, which this version of cdckit does not know"
+        if note["format"] != FORMAT:
+            problem = f"a ledger of format {note['format']}, which this version of cdckit does not know"
             raise OtherKind(location, f"one of format {FORMAT}", problem)
-        found_kind = Kind(
-            properties["entity"],
-            tuple(properties["keys"]),
-            properties["buckets"],
-            properties["by_guid"],
-            self.name,
-        )
-        found_kind = _with_noted_fields(found_kind, properties)
-        if (found_kind.entity, found_kind.keys) != (self.entity, self.keys):
-            raise OtherKind(location, str(self), str(found_kind))
-        if buckets is not None and buckets != found_kind.buckets:
-            raise OtherKind(location, f"{self} in {buckets} buckets", f"one in {found_kind.buckets}")
-        return found_kind
+        about = (note["entity"], tuple(note["keys"]), note["buckets"], note["by_guid"], self.name)
+        stored = Kind(*about, **_noted_fields(note))
+        if (stored.entity, stored.keys) != (self.entity, self.keys):
+            raise OtherKind(location, str(self), str(stored))
+        if buckets is not None and buckets != stored.buckets:
+            raise OtherKind(location, f"{self} in {buckets} buckets", f"one in {stored.buckets}")
+        return stored
 
     def for_changes(self, by_guid: bool) -> Kind:
         """The same, for changes that bring their guids or not; raises if those before were not so."""
         if self.by_guid is not None and self.by_guid != by_guid:
             needed = f"{'with' if self.by_guid else 'without'} the column {GUID}, as those before"
-            raise InvalidArgument("apply", "changes", needed, "with it" if by_guid else "without it")
+            raise InvalidArgument(None, "changes", needed, "with it" if by_guid else "without it")
         return replace(self, by_guid=by_guid)
 
     def fields(self, transaction: Transaction) -> T.StructType:
@@ -177,105 +169,13 @@ class Kind:
             [field for field in self.fields(transaction) if field.name not in self.empty.names]
         )
 
-    def fit(self, transaction: Transaction, rows: DataFrame) -> tuple[Kind, DataFrame]:
-        """
-        The rows of `to_log_rows`, of which fields in which nothing stands have the types that the log knows.
+    def guid(self, key: Mapping[str, Column]) -> Column:
+        """The guid of an entity, whose key fields these columns have."""
+        return guid(self.entity, {name: key[name] for name in self.keys})
 
-        And the same kind, which knows of which fields of the log nothing is known yet.
-
-        Cost: none; where texts come to a field of another type, a job over the rows, and where another type
-        comes to texts for the first time, one over the log: these may be empty.
-        """
-        before = self.fields(transaction)
-        others = {
-            field.name: (before[field.name].dataType, field.dataType)
-            for field in log_fields(rows.schema)
-            if field.name in before.names and before[field.name].dataType != field.dataType
-        }
-        fitting = self.fitting_types(transaction, rows.schema)
-        as_texts = [name for name, (_, now) in others.items() if isinstance(now, T.StringType)]
-        empty = _find_empty(rows, [name for name in as_texts if name not in fitting])
-        rows = with_empty_as(rows, fitting | {name: others[name][0] for name in empty})
-        of_texts = [name for name, (was, _) in others.items() if isinstance(was, T.StringType)]
-        unknown = [
-            name for name in of_texts if name not in {*fitting, *empty, *self.empty.names, *self.texts}
-        ]
-        empty_fields = _find_empty(transaction.read(self.changes), unknown) if unknown else []
-        texts = (*self.texts, *(name for name in unknown if name not in empty_fields))
-        more = [T.StructField(name, T.NullType()) for name in empty_fields]
-        return replace(self, empty=T.StructType([*self.empty, *more]), texts=texts), rows
-
-    def fitting_types(self, transaction: Transaction, rows: T.StructType) -> dict[str, T.DataType]:
-        """
-        Find by name the types that the log has, or can have, of fields of changes in which nothing stands.
-
-        So has each field that leaves open what its values, or parts of them, are, here or in the log: what
-        either of the two leaves open the other one says, and if neither does it is text.
-        """
-        before, empty = self.fields(transaction), empty_fields(rows)
-        types: dict[str, T.DataType] = {}
-        for field in log_fields(rows):
-            now = empty.get(field.name, field.dataType)
-            was = self._known_type(before, field.name)
-            filled = fill_void(was, now)
-            if filled is None or not (has_void(now) or has_void(was)):
-                continue
-            stays = field.name in before.names and filled == was
-            type_ = before[field.name].dataType if stays else void_as_text(filled)
-            # A type that says nothing is good enough where nothing better is known.
-            if field.dataType != type_ and (
-                stays or has_void(field.dataType) or not isinstance(filled, T.NullType)
-            ):
-                types[field.name] = type_
-        return types
-
-    def _known_type(self, fields: T.StructType, name: str) -> T.DataType:
-        """The type of one of the *fields* of the log, void where it, or a part of it, is not known yet."""
-        if name in self.empty.names:
-            return self.empty[name].dataType
-        return fields[name].dataType if name in fields.names else T.NullType()
-
-    def settled(self, log: T.StructType) -> dict[str, T.DataType]:
-        """The types of the empty fields of which changes in these columns say more."""
-        # What was read of the log itself says nothing new.
-        fields = log_fields(log) if EMPTY in log["data"].metadata else _NO_FIELDS
-        types = {field.name: field.dataType for field in fields}
-        now = types | empty_fields(log)
-        filled = {
-            field.name: fill_void(field.dataType, now[field.name])
-            for field in self.empty
-            if field.name in types
-        }
-        return {name: kind for name, kind in filled.items() if kind not in (None, self.empty[name].dataType)}
-
-    def with_empty_of(self, transaction: Transaction, log: T.StructType) -> Kind:
-        """The same, after changes in these columns."""
-        names = self.fields(transaction).names
-        new = {name: kind for name, kind in empty_fields(log).items() if name not in names}
-        types = {field.name: field.dataType for field in self.empty} | self.settled(log) | new
-        fields = [T.StructField(name, kind) for name, kind in types.items() if has_void(kind)]
-        return replace(self, empty=T.StructType(fields))
-
-    def for_fields(self, transaction: Transaction, rows: T.StructType, *, function: str = "apply") -> Kind:
-        """
-        The same, for changes in these columns.
-
-        Raises:
-            WrongColumnType: They do not say how a field is written of which the ledger has the values, or
-                the other way round: the two would not be the same.
-        """
-        fields = self.fields(transaction)
-        untyped = untyped_fields(rows)
-        for name in untyped:
-            if name in fields.names and name not in self.untyped:
-                needed = f"{fields[name].dataType.simpleString()}, as before"
-                raise WrongColumnType(function, f"data.{name}", needed, AS_SENT, _ask_for_types(fields))
-        for name in typed_fields(rows):
-            if name in self.untyped:
-                type_name = log_fields(rows)[name].dataType.simpleString()
-                remedy = _offer_texts(self.untyped)
-                raise WrongColumnType(function, f"data.{name}", f"{AS_SENT}, as before", type_name, remedy)
-        return replace(self, untyped=tuple(dict.fromkeys([*self.untyped, *untyped])))
+    def guid_of(self, data: str) -> Column:
+        """The guid of the entity that a struct of fields, such as `data`, is about."""
+        return self.guid({name: F.col(data).getField(name) for name in self.keys})
 
     def bucket_column(self, guid: Column) -> Column:
         """The bucket of each guid; 0 for a null, which the workers refuse."""
@@ -284,37 +184,13 @@ class Kind:
 
     def bucket(self, guid: str) -> int:
         """The bucket of one guid."""
-        return zlib.crc32(guid.encode()) % self.buckets
+        return bucket_of(guid, self.buckets)
 
     def __str__(self) -> str:
         return f"the ledger of {self.entity!r} by {', '.join(self.keys)}"
 
 
-def _with_noted_fields(kind: Kind, note: Mapping[str, Any]) -> Kind:
-    untyped, texts = (tuple(note[name]) for name in ("untyped", "texts"))
-    return replace(kind, untyped=untyped, empty=T.StructType.fromJson(note["empty"]), texts=texts)
-
-
-def _find_empty(rows: DataFrame, names: Sequence[str]) -> list[str]:
-    """Find the fields in which nothing stands."""
-    if not names:
-        return []
-    filled = rows.agg(*(F.count(F.col("data").getField(name)).alias(name) for name in names)).first()
-    assert filled is not None
-    return [name for name in names if not filled[name]]
-
-
-def _ask_for_types(fields: T.StructType) -> str:
-    types = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in fields)
-    return (
-        "Give `columns=` where these changes are made: for each column how the source writes it, such as "
-        f"days or microseconds. Known are {types}."
-    )
-
-
-def _offer_texts(names: Iterable[str]) -> str:
-    columns = ", ".join(f'"{name}": "untyped"' for name in names)
-    return (
-        "What is there is not the values but how they were written, such as 19800 for a day: make the ledger "
-        f"anew from all that was sent, with `columns=`; or go on in texts, with columns={{{columns}}}."
-    )
+def _noted_fields(note: Mapping[str, Any]) -> dict[str, Any]:
+    """What a note says of fields, as arguments of a `Kind`."""
+    empty = T.StructType.fromJson(note["empty"])
+    return {"untyped": tuple(note["untyped"]), "empty": empty, "texts": tuple(note["texts"])}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -22,20 +23,23 @@ from cdckit.ledger.erasure import (
     run_erasure,
     unfinished,
 )
+from cdckit.ledger.field_types import fit_changes
 from cdckit.ledger.kind import BUCKETS, Kind
 from cdckit.ledger.lists import apply_lists, read_lists, require_no_lists, require_share, revoke_list
-from cdckit.ledger.log_rows import require_times_stay, to_log_rows, with_call_numbers
+from cdckit.ledger.log_rows import require_times_stay, to_log_rows
+from cdckit.ledger.logged_batch import LoggedBatch
 from cdckit.ledger.publication import Form, history_changes, publish, require_published
 from cdckit.ledger.receipts import Receipt
 from cdckit.ledger.tombstones import REFUSE
-from cdckit.ledger.upkeep import ApplyResult, LoggedChanges, Upkeep, revoke_within
-from cdckit.ledger.views import Gate, Key, View, require_gate, run_gate
-from cdckit.merging.arrow_changes import GUID
+from cdckit.ledger.upkeep import ApplyResult, begin_upkeep, revoke_within, take_changes
+from cdckit.ledger.views import Gate, View, require_gate, run_gate
+from cdckit.merging.moves import brings_identity
 from cdckit.model.changes import ranked_sources, require_changes
 from cdckit.model.documents import make_sink
 from cdckit.model.sources import Priority, UnknownSource, find_unused_priorities
 from cdckit.outputs.scd import scd_type_2
 from cdckit.parts.arguments import StreamBatch, microseconds, require_batch_id, require_name
+from cdckit.parts.calls import checked_calls
 from cdckit.parts.tables import AnyTable
 from cdckit.parts.workers import describe_jobs
 from cdckit.query.provenance import Messages
@@ -46,6 +50,23 @@ from cdckit.store.files import sum_digests
 _LOG = logging.getLogger(__name__)
 
 
+P = ParamSpec("P")
+Answer = TypeVar("Answer")
+
+
+def _of_newest(
+    question: Callable[Concatenate[View, P], Answer],
+) -> Callable[Concatenate[Ledger, P], Answer]:
+    """A question to the newest commit of a ledger, as a `View` answers it."""
+
+    @wraps(question)
+    def ask(ledger: Ledger, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
+        return question(ledger.at_commit(), *args, **kwargs)
+
+    return ask
+
+
+@checked_calls
 class Ledger:
     """
     Log and history of one kind of entity, kept up as changes come.
@@ -104,14 +125,14 @@ class Ledger:
         name: str = "",
         storage_options: dict[str, str] | None = None,
     ) -> None:
-        require_name(entity, "entity", function="Ledger")
+        require_name(entity, "entity")
         listed = [] if isinstance(keys, str) or not isinstance(keys, Sequence) else list(keys)
         if not listed or len(set(listed)) != len(listed) or not all(isinstance(item, str) for item in listed):
-            raise InvalidArgument("Ledger", "keys", "a list of distinct fields", keys)
+            raise InvalidArgument(None, "keys", "a list of distinct fields", keys)
         if buckets is not None and (not isinstance(buckets, int) or isinstance(buckets, bool) or buckets < 1):
-            raise InvalidArgument("Ledger", "buckets", "a whole number from 1 on", buckets)
+            raise InvalidArgument(None, "buckets", "a whole number from 1 on", buckets)
         if not isinstance(name, str):
-            raise InvalidArgument("Ledger", "name", "a text", name)
+            raise InvalidArgument(None, "name", "a text", name)
         self.location = str(location)
         self.store = Store(spark, location, storage_options)
         self._spark, self._buckets = spark, buckets
@@ -119,6 +140,18 @@ class Ledger:
         self.at_commit()
 
     # Asking ----------------------------------------------------------------------------------------------
+
+    changes = _of_newest(View.changes)
+    history = _of_newest(View.history)
+    beliefs = _of_newest(View.beliefs)
+    as_of = _of_newest(View.as_of)
+    lists = _of_newest(View.lists)
+    erased = _of_newest(View.erased)
+    refused = _of_newest(View.refused)
+    rejects = _of_newest(View.rejects)
+    receipts = _of_newest(View.receipts)
+    contracts = _of_newest(View.contracts)
+    create_view = _of_newest(View.create_view)
 
     def at_commit(self, version: int | None = None, timestamp: datetime | None = None) -> View:
         """
@@ -134,22 +167,6 @@ class Ledger:
         """
         snapshot = self.store.snapshot(version, timestamp, function="at_commit")
         return View(snapshot, self._stored_kind(snapshot))
-
-    def changes(self, key: Key | None = None) -> DataFrame:
-        """`View.changes` of the newest commit."""
-        return self.at_commit().changes(key)
-
-    def history(self, key: Key | None = None) -> DataFrame:
-        """`View.history` of the newest commit."""
-        return self.at_commit().history(key)
-
-    def beliefs(self) -> DataFrame:
-        """`View.beliefs` of the newest commit."""
-        return self.at_commit().beliefs()
-
-    def as_of(self, valid_at: datetime, key: Key | None = None, *, deletes: bool = False) -> DataFrame:
-        """`View.as_of` of the newest commit."""
-        return self.at_commit().as_of(valid_at, key, deletes=deletes)
 
     def history_changes(self, since: int, until: int | None = None) -> DataFrame:
         """
@@ -200,9 +217,8 @@ class Ledger:
         now = self._commit(until, "until")
         newest = now.version or 0
         if not isinstance(since, int) or isinstance(since, bool) or since > newest:
-            raise InvalidArgument(
-                "history_changes", "since", f"a commit up to {newest}, 0 for one in which nothing is", since
-            )
+            needed = f"a commit up to {newest}, 0 for one in which nothing is"
+            raise InvalidArgument(None, "since", needed, since)
         return history_changes(self._commit(since, "since"), now, self._stored_kind(now))
 
     def _stored_kind(self, snapshot: Snapshot) -> Kind:
@@ -213,35 +229,7 @@ class Ledger:
             return self.store.snapshot(version)
         except InvalidArgument as error:
             remedy = "Take all of `history()` instead, and go on from the commit that it is of."
-            raise InvalidArgument("history_changes", argument, error.needed, version, remedy=remedy) from None
-
-    def lists(self) -> DataFrame:
-        """`View.lists` of the newest commit."""
-        return self.at_commit().lists()
-
-    def erased(self) -> DataFrame:
-        """`View.erased` of the newest commit."""
-        return self.at_commit().erased()
-
-    def refused(self) -> DataFrame:
-        """`View.refused` of the newest commit."""
-        return self.at_commit().refused()
-
-    def rejects(self) -> DataFrame:
-        """`View.rejects` of the newest commit."""
-        return self.at_commit().rejects()
-
-    def receipts(self) -> list[Receipt]:
-        """`View.receipts` of the newest commit."""
-        return self.at_commit().receipts()
-
-    def contracts(self) -> dict[str, tuple[DataFrame, str]]:
-        """`View.contracts` of the newest commit."""
-        return self.at_commit().contracts()
-
-    def create_view(self, name: str) -> None:
-        """`View.create_view` of the newest commit; what is applied later is seen when it is called again."""
-        self.at_commit().create_view(name)
+            raise InvalidArgument(None, argument, error.needed, version, remedy=remedy) from None
 
     # Writing ---------------------------------------------------------------------------------------------
 
@@ -310,46 +298,35 @@ class Ledger:
             took along is found anew from the whole log, as in `merge`, and the entities for which it is
             another are merged once more.
         """
-        require_changes(changes, function="apply")
-        require_gate(gate, function="apply")
+        require_changes(changes)
+        require_gate(gate)
         require_no_lists(changes)
-        by_guid = GUID in changes.columns
+        by_guid = brings_identity(changes, self._kind.keys)
         kind, is_first = self.at_commit().kind.for_changes(by_guid), False
         key = self._batch_id(batch)
         rows = to_log_rows(changes, kind, digest=key is not None)
-        taken: tuple[object, LoggedChanges] | None = None
+        written: LoggedBatch | None = None
 
         def work(transaction: Transaction) -> ApplyResult:
-            nonlocal taken, is_first
+            nonlocal written, is_first
             # Another writer may have been the first.
             stored_kind = kind.stored_kind(transaction.base, self._buckets).for_changes(by_guid)
             if key is not None and self.store.batch(key) is not None:
-                content = sum_digests(rows, F.col(CONTENT)) if taken is None else taken[1].digest
+                content = sum_digests(rows, F.col(CONTENT)) if written is None else written.digest
                 done = transaction.commit(batch=key, digest=content, reads=())
                 return ApplyResult(done.version, 0, repeated=True)
             is_first = not transaction.has(stored_kind.changes)
-            stored_kind, fit = stored_kind.for_fields(transaction, rows.schema).fit(transaction, rows)
-            require_times_stay(stored_kind.filled_fields(transaction), log_fields(fit.schema))
-            upkeep = Upkeep(transaction, stored_kind, fit.schema)
-            asides = (transaction.base.named.get(name) for name in (stored_kind.erased, stored_kind.rejects))
-            by = stored_kind, upkeep.targets.log, *asides
-            # A table that an overtaken commit was to make is not there.
-            if (
-                taken is None
-                or taken[0] != by
-                or (taken[1].rejects and not transaction.has(stored_kind.rejects))
-            ):
-                if taken is not None:
-                    transaction.discard(stored_kind.changes, taken[1].files)
-                taken = by, upkeep.take(with_call_numbers(fit, (transaction.base.version or 0) + 1))
-            require_no_lists(changes, taken[1].lists)
-            upkeep.keep_aside(taken[1])
-            news, buckets = upkeep.run(taken[1].files)
-            looked_at = run_gate(gate, transaction, stored_kind, buckets)
-            done = transaction.commit(batch=key, digest=taken[1].digest, reads=looked_at)
+            fitted = fit_changes(transaction, stored_kind, rows)
+            require_times_stay(fitted.before, log_fields(fitted.rows.schema))
+            call = (transaction.base.version or 0) + 1
+            taken = take_changes(transaction, fitted, call=call, written=written)
+            written = taken.batch
+            require_no_lists(changes, written.lists)
+            looked_at = run_gate(gate, transaction, taken.kind, taken.buckets)
+            done = transaction.commit(batch=key, digest=written.digest, reads=looked_at)
             if done.repeated:
                 return ApplyResult(done.version, 0, repeated=True)
-            return ApplyResult(done.version, news, rejects=sum(file.rows for file in taken[1].rejects))
+            return ApplyResult(done.version, taken.news, rejects=sum(file.rows for file in written.rejects))
 
         result = self.store.atomically(work)
         if result.rejects:
@@ -380,7 +357,7 @@ class Ledger:
         Raises:
             InvalidArgument: *name* is no name, or *gate* no function.
         """
-        require_gate(gate, function="sink")
+        require_gate(gate)
         return make_sink(partial(self.apply, gate=gate), name)
 
     @describe_jobs("ledger: take a full list")
@@ -457,7 +434,7 @@ class Ledger:
         +---+------+--------------------+-----------------+
         <BLANKLINE>
         """
-        require_gate(gate, function="apply_list")
+        require_gate(gate)
         require_share(max_deleted)
         given = read_lists(self._spark, rows, self.at_commit().kind, taken_at, source, priority)
 
@@ -488,7 +465,7 @@ class Ledger:
             taken_at: The column that tells the lists apart.
             source, priority, max_deleted, gate: As for `apply_list`.
         """
-        require_gate(gate, function="list_sink")
+        require_gate(gate)
         require_share(max_deleted)
         return lambda rows, _: self.apply_list(
             rows, taken_at=taken_at, source=source, priority=priority, max_deleted=max_deleted, gate=gate
@@ -518,8 +495,8 @@ class Ledger:
 
         Cost: as of a late list.
         """
-        require_gate(gate, function="revoke_list")
-        at = microseconds(taken_at, "taken_at", function="revoke_list")
+        require_gate(gate)
+        at = microseconds(taken_at, "taken_at")
 
         def work(transaction: Transaction) -> ApplyResult:
             kind = self._stored_kind(transaction.base)
@@ -552,7 +529,7 @@ class Ledger:
         Cost: a scan of the ids in the log; the buckets that have such messages are written anew, log and
             history.  Where rows have moved to other keys, all are.
         """
-        require_gate(gate, function="revoke")
+        require_gate(gate)
 
         def work(transaction: Transaction) -> int:
             kind = self._stored_kind(transaction.base)
@@ -732,7 +709,7 @@ class Ledger:
                 transaction.base.require_untouched(kind.changes)
             for name in (kind.history, kind.unborn, kind.words):
                 transaction.renew(name)
-            Upkeep(transaction, kind, transaction.schema(kind.changes), anew=True).run()
+            begin_upkeep(transaction, kind, anew=True).run()
             return transaction.commit(reads=[kind.changes, kind.history, kind.unborn]).version
 
     @describe_jobs("ledger: publish the history")
@@ -818,7 +795,7 @@ class Ledger:
         """
         with self.store.begin() as transaction:
             kind = self._stored_kind(transaction.base)
-            upkeep = Upkeep(transaction, kind, transaction.schema(kind.changes))
+            upkeep = begin_upkeep(transaction, kind)
             for name in filter(transaction.has, (kind.changes, kind.unborn, kind.words, kind.rejects)):
                 transaction.compact(name)
             # Its files stay cut by ranges of guids, which the store knows nothing of.
@@ -851,7 +828,7 @@ class Ledger:
         return self.store.vacuum(older_than)
 
     def _batch_id(self, batch: str | int | None) -> str | None:
-        batch_id = require_batch_id(batch, function="apply")
+        batch_id = require_batch_id(batch)
         if not self._kind.name or batch_id is None:
             return batch_id
         if isinstance(batch_id, StreamBatch):

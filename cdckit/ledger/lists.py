@@ -13,7 +13,7 @@ import logging
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, UnfitList, WrongColumnType
+from cdckit.ledger.field_types import fit_changes, fit_types, look_for_values, with_untyped_fields
 from cdckit.ledger.kind import Kind
 from cdckit.ledger.log_rows import (
     require_keys_keep_their_texts,
@@ -31,7 +32,7 @@ from cdckit.ledger.log_rows import (
     visible_changes,
 )
 from cdckit.ledger.tombstones import Erasures, drop_erased
-from cdckit.ledger.upkeep import ApplyResult, Upkeep, remove_changes
+from cdckit.ledger.upkeep import ApplyResult, remove_changes, take_changes
 from cdckit.ledger.views import Gate, run_gate
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.changes import ABSENT, UPSERT, empty_fields, note_empty, with_empty_as
@@ -56,16 +57,14 @@ from cdckit.parts.arguments import (
     require_struct,
     require_type,
 )
-from cdckit.parts.instants import FIRST_MICROSECOND, INSTANT, LAST_MICROSECOND, instant_literal
+from cdckit.parts.instants import EPOCH, FIRST_MICROSECOND, INSTANT, LAST_MICROSECOND, instant_literal
 from cdckit.parts.tables import AnyTable, as_arrow, as_spark, empty_columns, has_order, with_whole_keys
-from cdckit.parts.values import guid
 from cdckit.parts.widening import common_spark_type, is_made_text
 from cdckit.parts.workers import local_frame
 from cdckit.store import Snapshot, Transaction
 
 _LOG = logging.getLogger(__name__)
 FUNCTION = "apply_list"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 KnownLists = dict[str, dict[int, int]]
 """The lists of each source: how many entities each names, by its instant in microseconds."""
 
@@ -121,23 +120,23 @@ def read_lists(
 
     Cost: nothing, or a job that reads the instants of the lists.
     """
-    require_name(source, "source", function=FUNCTION)
+    require_name(source, "source")
     if not isinstance(priority, Priority):
-        require_int(priority, "priority", function=FUNCTION)
+        require_int(priority, "priority")
         priority = Priority(int(priority))
     apart = [taken_at] if isinstance(taken_at, str) else []
     table = with_whole_keys(table, kind.keys)
     if has_order(table):
-        table = as_arrow(table, function=FUNCTION)
-    rows = as_spark(spark, table, function=FUNCTION)
+        table = as_arrow(table)
+    rows = as_spark(spark, table)
     remedy = f"A list names its entities by the columns {', '.join(kind.keys)}."
     if apart:
         remedy += " A text as taken_at is a column; an instant is a datetime with tzinfo."
-    require_columns(rows, [*kind.keys, *apart], function=FUNCTION, remedy=remedy)
+    require_columns(rows, [*kind.keys, *apart], remedy=remedy)
     stream = "let writeStream.foreachBatch(ledger.list_sink(taken_at=…)) hand them over"
-    require_batch(rows, "rows", stream, function=FUNCTION)
+    require_batch(rows, "rows", stream)
     at, instants = _instants(rows, taken_at)
-    data = [listed_field(rows, name, function=FUNCTION) for name in rows.columns if name not in apart]
+    data = [listed_field(rows, name) for name in rows.columns if name not in apart]
     carried = [F.lit(True).alias(name) for name in rows.columns if name not in apart]
     listed = rows.select(
         F.lit(UPSERT).alias("operation"),
@@ -154,28 +153,30 @@ def read_lists(
     return GivenLists(listed.withMetadata("data", note_empty(empty)), source, priority, instants)
 
 
-def _cast_to_log(transaction: Transaction, kind: Kind, given: GivenLists) -> GivenLists:
+def _cast_to_log(transaction: Transaction, kind: Kind, given: GivenLists) -> tuple[Kind, GivenLists]:
     """
-    The lists, of which columns in which nothing stands have the types that the ledger knows.
+    The lists, whose columns without values have the types that the ledger knows; and what that knows now.
 
     Raises:
         WrongColumnType: A key is of another type than in the ledger, or of none where that has none either.
     """
-    data = require_struct(given.rows, "data", function=FUNCTION)
+    data = require_struct(given.rows, "data")
+    kind, empty = look_for_values(transaction, kind, given.rows)
     before = kind.filled_fields(transaction)
     kinds = {field.name: field.dataType for field in before}
     for field in data:
         if isinstance(field.dataType, T.NullType) and field.name in kind.keys and field.name not in kinds:
             remedy = "Nothing stands in it, and the ledger does not know it yet: say of what type it is."
-            raise WrongColumnType(FUNCTION, field.name, "a type that a key has", "void", remedy)
-    rows = with_empty_as(given.rows, kind.fitting_types(transaction, given.rows.schema))
+            raise WrongColumnType(None, field.name, "a type that a key has", "void", remedy)
+    types = fit_types(transaction, kind, given.rows, empty)
+    rows = with_empty_as(given.rows, types.changes).withMetadata("data", note_empty(empty))
     if kinds:
-        after = require_struct(rows, "data", function=FUNCTION)
-        require_keys_keep_their_texts(before, after, kind, function=FUNCTION)
-        require_times_stay(before, after, function=FUNCTION, of_lists=True)
+        after = require_struct(rows, "data")
+        require_keys_keep_their_texts(before, after, kind)
+        require_times_stay(before, after, of_lists=True)
         _warn_of_texts(before, after)
-    kind.for_fields(transaction, rows.schema, function=FUNCTION)
-    return given._replace(rows=rows)
+    kind = with_untyped_fields(kind, kind.fields(transaction), rows.schema)
+    return kind, given._replace(rows=rows)
 
 
 def _warn_of_texts(before: T.StructType, after: T.StructType) -> None:
@@ -195,24 +196,23 @@ def _without_erased(transaction: Transaction, kind: Kind, given: GivenLists) -> 
     """The lists without entities and fields of which the ledger was made to forget."""
     if Erasures.of(transaction, kind) is None:
         return given
-    key = {name: F.col("data").getField(name) for name in kind.keys}
-    rows = given.rows.withColumn(GUID, guid(kind.entity, key))
+    rows = given.rows.withColumn(GUID, kind.guid_of("data"))
     return given._replace(rows=drop_erased(rows, transaction, kind).drop(GUID))
 
 
 def _instants(rows: DataFrame, taken: datetime | str) -> tuple[Column, list[int]]:
     if isinstance(taken, str):
-        require_type(rows, taken, T.TimestampType(), function=FUNCTION)
+        require_type(rows, taken, T.TimestampType())
         rows_of_instants = rows.select(F.unix_micros(quoted(taken))).distinct().collect()
         instants = [row[0] for row in rows_of_instants]
         if None in instants:
             needed = "an instant in every row"
-            raise InvalidArgument(FUNCTION, "taken_at", needed, f"null in a row of the column {taken}")
+            raise InvalidArgument(None, "taken_at", needed, f"null in a row of the column {taken}")
         if [at for at in instants if not FIRST_MICROSECOND <= at <= LAST_MICROSECOND]:
             needed = "an instant in the years 1 to 9999 in every row"
-            raise InvalidArgument(FUNCTION, "taken_at", needed, f"another one in the column {taken}")
+            raise InvalidArgument(None, "taken_at", needed, f"another one in the column {taken}")
         return F.col(quoted(taken)), sorted(instants)
-    at = microseconds(taken, "taken_at", function=FUNCTION)
+    at = microseconds(taken, "taken_at")
     return F.timestamp_micros(F.lit(at)), [at]
 
 
@@ -271,7 +271,7 @@ def restate_lists(
         rows = _with_priority(rows, given)
     empty = empty_fields(rows.schema)
     following = [(at, next_) for next_, at in before.items() if at is not None]
-    changes = compare_lists(_with_next_list(rows, following), kind.keys, F.lit(""), function=FUNCTION).where(
+    changes = compare_lists(_with_next_list(rows, following), kind.keys, F.lit("")).where(
         F.unix_micros("effective_timestamp").isin(stated)
     )
     try:
@@ -320,8 +320,7 @@ def _stale(
 ) -> DataFrame:
     log = transaction.read(kind.changes).where(_is_of_source(source))
     there = log.where(F.unix_micros("effective_timestamp").isin(instants)).select(GUID, "message_id")
-    key = {name: F.col("data").getField(name) for name in kind.keys}
-    now = changes.select(guid(kind.entity, key).alias(GUID), "message_id")
+    now = changes.select(kind.guid_of("data").alias(GUID), "message_id")
     return there.join(now, [GUID, "message_id"], "left_anti")
 
 
@@ -332,7 +331,8 @@ def apply_lists(
     transaction: Transaction, kind: Kind, given: GivenLists, max_deleted: float | None, gate: Gate | None
 ) -> ApplyResult:
     """Do what `Ledger.apply_list` does, and commit."""
-    given = _without_erased(transaction, kind, _cast_to_log(transaction, kind, given))
+    kind, given = _cast_to_log(transaction, kind, given)
+    given = _without_erased(transaction, kind, given)
     all_lists = known_lists(transaction.base, kind)
     lists = all_lists.get(given.source, {})
     again = [at for at in given.taken if at in lists]
@@ -356,7 +356,7 @@ def _warn_of_left_out(
 ) -> None:
     """Log a warning where columns that the list before had are left out, or are called otherwise now."""
     previous = before[min(before)] if before else None
-    given_names = require_struct(given.rows, "data", function=FUNCTION).names
+    given_names = require_struct(given.rows, "data").names
     names = sorted(set(kind.fields(transaction).names) - set(given_names))
     if previous is None or not names:
         return
@@ -377,7 +377,7 @@ def revoke_list(transaction: Transaction, kind: Kind, source: str, at: int, gate
     lists = all_lists.get(source, {})
     if at not in lists:
         needed = f"an instant at which a list of {source!r} was taken; ledger.lists() shows them"
-        raise InvalidArgument("revoke_list", "taken_at", needed, to_instant(at))
+        raise InvalidArgument(None, "taken_at", needed, to_instant(at))
     restatement = restate_lists(transaction, kind, source, lists, None, [at])
     all_lists[source] = {instant: rows for instant, rows in lists.items() if instant != at}
     return _apply_restatement(transaction, kind, restatement, all_lists, gate)
@@ -388,14 +388,12 @@ def _apply_restatement(
 ) -> ApplyResult:
     """Let the log say what is restated, and the history follow."""
     again = [] if restatement.stale is None else remove_changes(transaction, kind, restatement.stale)
-    rows = to_log_rows(restatement.changes, kind)
-    upkeep = Upkeep(transaction, kind, rows.schema)
-    taken = upkeep.take(rows)
-    upkeep.keep_aside(taken)
+    changes = fit_changes(transaction, kind, to_log_rows(restatement.changes, kind))
+    taken = take_changes(transaction, changes, again=again)
     note_lists(transaction, kind, all_lists)
-    news, touched = upkeep.run(taken.files, again=again)
-    done = transaction.commit(reads=[kind.lists, *run_gate(gate, transaction, kind, touched)])
-    return ApplyResult(done.version, news)
+    looked_at = run_gate(gate, transaction, taken.kind, taken.buckets)
+    done = transaction.commit(reads=[kind.lists, *looked_at])
+    return ApplyResult(done.version, taken.news)
 
 
 def require_share(max_deleted: float | None) -> None:
@@ -403,7 +401,7 @@ def require_share(max_deleted: float | None) -> None:
     is_number = isinstance(max_deleted, int | float) and not isinstance(max_deleted, bool)
     if max_deleted is not None and not (is_number and 0 <= max_deleted <= 1):
         needed = "a share from 0 to 1, such as 0.1 for a tenth, or None"
-        raise InvalidArgument(FUNCTION, "max_deleted", needed, max_deleted)
+        raise InvalidArgument(None, "max_deleted", needed, max_deleted)
 
 
 # Judging --------------------------------------------------------------------------------------------------
@@ -422,7 +420,7 @@ def require_same(transaction: Transaction, kind: Kind, given: GivenLists, again:
     rows = given.rows.where(F.unix_micros("effective_timestamp").isin(again)).withColumn("given", F.lit(1))
     both = unite([there, rows])
     at = F.unix_micros("effective_timestamp").alias("at")
-    contents = both.select(at, "given", content_digest(both, FUNCTION).alias("content")).distinct()
+    contents = both.select(at, "given", content_digest(both, None).alias("content")).distinct()
     alone = contents.groupBy("at", "content").count().where("count = 1")
     for instant, differing in alone.groupBy("at").count().orderBy("at").limit(1).collect():
         reason = f"the ledger has a list of this instant, and {differing} rows of the two differ"
@@ -521,4 +519,4 @@ def _unusable_list(source: str, at: int, error: SparkRuntimeException) -> UnfitL
 
 def to_instant(at: int) -> datetime:
     """The instant of microseconds since 1970."""
-    return _EPOCH + timedelta(microseconds=at)
+    return EPOCH + timedelta(microseconds=at)

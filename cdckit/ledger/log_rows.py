@@ -49,16 +49,16 @@ def to_log_rows(changes: DataFrame, kind: Kind, *, digest: bool = False) -> Data
         MissingColumns, WrongColumnType, InvalidArgument: They are no changes that `merge` would take, or
             are a stream.
     """
-    data = check_fields(changes, kind.keys, [*STANDARD_COLUMNS, *HIDDEN], "apply")
-    fields_with_priority(changes, data.fieldNames(), "apply")
+    data = check_fields(changes, kind.keys, [*STANDARD_COLUMNS, *HIDDEN])
+    fields_with_priority(changes, data.fieldNames())
     if changes.isStreaming:
         needed = "a batch: of a stream, let writeStream.foreachBatch(ledger.sink('a name')) hand them over"
-        raise InvalidArgument("apply", "changes", needed, "a stream")
+        raise InvalidArgument(None, "changes", needed, "a stream")
     if MOVED in changes.columns:
         if kind.by_guid:
             needed = "without the column `moved` where their guids say which entity they are about: drop it"
-            raise InvalidArgument("apply", "changes", needed, changes.columns)
-        require_moves(changes, kind.keys, function="apply")
+            raise InvalidArgument(None, "changes", needed, changes.columns)
+        require_moves(changes, kind.keys)
     changes = with_reject(changes)
     optional = [
         name for name in ("field_priorities", UNTIL, SNAPSHOT, MOVED, REJECT) if name in changes.columns
@@ -111,7 +111,7 @@ def _key_digest(entity: str, keys: tuple[str, ...]) -> Column:
 
 def inherited_words(log: DataFrame, kind: Kind) -> DataFrame:
     """The words that rows took along, in the columns of their table."""
-    words = find_inherited_words(visible_changes(log, kind), kind.keys, function="apply")
+    words = find_inherited_words(visible_changes(log, kind), kind.keys)
     hidden = {BUCKET: kind.bucket_column(F.col(GUID)), IDENTITY: _identity_digest()}
     return as_columns(words.withColumns(hidden), words_columns(log.schema))
 
@@ -140,9 +140,7 @@ def _holds_map(kind: T.DataType) -> bool:
     return isinstance(kind, T.MapType)
 
 
-def require_keys_keep_their_texts(
-    before: T.StructType, after: T.StructType, kind: Kind, *, function: str = "apply"
-) -> None:
+def require_keys_keep_their_texts(before: T.StructType, after: T.StructType, kind: Kind) -> None:
     """Raise `WrongColumnType` if a key is to have another text: 1 and "1" are two keys, with two guids."""
     for name in () if kind.by_guid else [key for key in kind.keys if key in before.names]:
         type_before, other = before[name].dataType, after[name].dataType
@@ -157,18 +155,16 @@ def require_keys_keep_their_texts(
             needed = f"a number as before ({kind_before})" if is_number else f"{kind_before}, as before"
             is_float = isinstance(other, T.FloatType | T.DoubleType)
             remedy = WHOLE_KEYS if is_number and is_float else _SAY_TYPES
-            raise WrongColumnType(function, f"data.{name}", needed, other.simpleString(), remedy)
+            raise WrongColumnType(None, f"data.{name}", needed, other.simpleString(), remedy)
         if isinstance(type_before, T.StringType) and not isinstance(other, T.StringType):
             type_name = other.simpleString()
-            raise WrongColumnType(function, f"data.{name}", "string, as before", type_name, _SAY_TYPES)
+            raise WrongColumnType(None, f"data.{name}", "string, as before", type_name, _SAY_TYPES)
 
 
 _SAY_TYPES = "Make the changes with the type that it had: by `columns=` of the door, or by a cast."
 
 
-def require_times_stay(
-    before: T.StructType, after: T.StructType, *, function: str = "apply", of_lists: bool = False
-) -> None:
+def require_times_stay(before: T.StructType, after: T.StructType, *, of_lists: bool = False) -> None:
     """
     Raise `WrongColumnType` for numbers where dates or instants were, or the other way round.
 
@@ -180,7 +176,7 @@ def require_times_stay(
         if is_beside(was, field.dataType):
             needed, type_name = f"{was.simpleString()}, as before", field.dataType.simpleString()
             remedy = TIMES_IN_LISTS if of_lists else _SAY_TYPES
-            raise WrongColumnType(function, f"data.{field.name}", needed, type_name, remedy)
+            raise WrongColumnType(None, f"data.{field.name}", needed, type_name, remedy)
 
 
 def visible_changes(log: DataFrame, kind: Kind, copy: int = 0) -> DataFrame:

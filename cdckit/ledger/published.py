@@ -8,18 +8,24 @@ Delta connector writes it (`CatalogueTable`).
 from __future__ import annotations
 
 import json
+import math
 import uuid
-from collections.abc import Callable, Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
+from cdckit.merging.arrow_changes import GUID
 from cdckit.parts.arguments import quoted
+from cdckit.parts.workers import WorkerPlan
 from cdckit.store.columns import storable_columns, stored_names
 from cdckit.store.erasure import forget_versions
 from cdckit.store.errors import ForeignChange
@@ -52,6 +58,12 @@ _UPKEEP = {
     *("SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "ADD CONSTRAINT", "DROP CONSTRAINT"),
 }
 """What Delta calls commits that change neither rows nor columns."""
+
+_FILE = 64 << 20
+"""About how many bytes a file of a published table gets."""
+
+_SMALL_FILES = 16
+"""With how many small files on they are written together with what is new."""
 
 _GONE = "cdckit_gone"
 _MOST = 1000
@@ -150,6 +162,22 @@ class PublishedTable:
         removed = [file.remove() for file in replaced or ()]
         return self._head.commit([*added, *removed], table.stored, carried, anew=replaced is None)
 
+    def put_all(self, rows: DataFrame, size: int, commit: int, form: int) -> bool:
+        """Write the whole table, of about *size* bytes; False as `put`."""
+        return self.put(_split_files(rows, size), None, commit, form)
+
+    def put_changes(self, rows: DataFrame, touched: DataFrame, commit: int, form: int) -> bool:
+        """Write rows in the place of those of all touched entities, by their guids; False as `put`."""
+        replaced = {file.path: file for file in files_about(touched, self.files())}
+        small = [file for file in self.files() if file.size < _FILE // 4]
+        if len(small) >= _SMALL_FILES:
+            replaced |= {file.path: file for file in small}
+        if replaced:
+            kept = self.read(list(replaced.values())).join(touched, GUID, "left_anti")
+            rows = kept.select(*map(quoted, rows.columns)).union(rows)
+        size = sum(file.size for file in replaced.values())
+        return self.put(_split_files(rows, size), replaced.values(), commit, form)
+
     def forget_before(self, commit: int) -> None:
         """Delete what versions of the table need that show an earlier commit than *commit*, an erasure."""
         if self._head is None or not commit:
@@ -219,8 +247,8 @@ class CatalogueTable:
             self.stored(columns).simpleString() == self._spark.table(self._name).schema.simpleString()
         )
 
-    def replace(self, rows: DataFrame, commit: int, form: int) -> bool:
-        """Write the whole table; False if another writer was faster: then look at it again."""
+    def put_all(self, rows: DataFrame, size: int, commit: int, form: int) -> bool:
+        """Write the whole table, whatever its *size*; False if another writer was faster: then look again."""
         writer = (
             self._rename_columns(rows)
             .write.format("delta")
@@ -231,8 +259,8 @@ class CatalogueTable:
             lambda: writer.option("userMetadata", self._mark_text(commit, form)).saveAsTable(self._name)
         )
 
-    def merge(self, rows: DataFrame, touched: DataFrame, commit: int, form: int) -> bool:
-        """Write rows in the place of those of all touched entities, by their guids; False as `replace`."""
+    def put_changes(self, rows: DataFrame, touched: DataFrame, commit: int, form: int) -> bool:
+        """Write rows in the place of those of all touched entities, by their guids; False as `put_all`."""
         named = self._rename_columns(rows)
         news = named.withColumn(_GONE, F.lit(None).cast("string"))
         removed = touched.select(F.col("guid").alias(_GONE))
@@ -301,6 +329,38 @@ class CatalogueTable:
                 for true, field in pairs
             )
         )
+
+
+def _split_files(rows: DataFrame, size: int) -> DataFrame:
+    """The rows in files by ranges of guids, so that a batch about few entities touches few of them."""
+    parts = max(1, math.ceil(size / _FILE))
+    return rows.repartitionByRange(parts, GUID).sortWithinPartitions(GUID)
+
+
+def files_about(guids: DataFrame, files: list[File]) -> list[File]:
+    """The files that can hold rows of these entities; a job, which workers do."""
+    if len(files) < 2:
+        return files
+    bounds = [((file.low.get(GUID) or "").encode(), file.high.get(GUID)) for file in files]
+    ends = [(low, None if high is None else high.encode()) for low, high in bounds]
+    numbers = WorkerPlan(
+        guids, partial(_find_files, bounds=ends), T.StructType().add("number", T.IntegerType()), large=True
+    )
+    # As many rows as there are files, at most.
+    return [files[row["number"]] for row in numbers.rows().distinct().collect()]
+
+
+def _find_files(
+    batches: Iterable[pa.RecordBatch], bounds: list[tuple[bytes, bytes | None]]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        sought = sorted(batch.column(0).cast(pa.large_binary()).to_pylist())
+        numbers = []
+        for number, (low, high) in enumerate(bounds):
+            first = bisect_left(sought, low)
+            if first < len(sought) and (high is None or sought[first] <= high):
+                numbers.append(number)
+        yield pa.record_batch({"number": pa.array(numbers, pa.int32())})
 
 
 def _read_mark(text: str | None) -> dict[str, Any]:

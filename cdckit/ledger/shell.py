@@ -36,6 +36,8 @@ from cdckit.model.documents import Document, as_records, make_sink
 from cdckit.model.records import RECORD_COLUMNS
 from cdckit.outputs.scd import scd_type_2
 from cdckit.parts.arguments import require_batch_id, require_instant
+from cdckit.parts.calls import checked_calls
+from cdckit.parts.public_calls import called_function
 from cdckit.parts.workers import describe_step
 from cdckit.store import Snapshot, Store, Transaction
 from cdckit.store.commits import KIND
@@ -133,12 +135,13 @@ def give_up_overdue(
     waiting: DataFrame, since: Column, now: datetime, wait: timedelta
 ) -> tuple[DataFrame, int]:
     """What waits, that given up which waits *since* longer than *wait*; and how many records that are."""
-    instant = require_instant(now, "now", function="expire")
+    instant = require_instant(now, "now")
     overdue = F.col(GIVEN_UP).isNull() & (instant - since > F.lit(wait))
     given_up = F.when(overdue, instant).otherwise(F.col(GIVEN_UP))
     return waiting.withColumn(GIVEN_UP, given_up), waiting.where(overdue).count()
 
 
+@checked_calls
 class Shell(ABC):
     """
     A door that remembers what came, in one store.
@@ -171,6 +174,10 @@ class Shell(ABC):
     """What the store is noted to hold, and the version of its form."""
     wait: timedelta = timedelta(hours=1)
     """How long `expire` lets a record wait, if it is not told."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        checked_calls(cls)
 
     def __init__(
         self, spark: SparkSession, location: str | Path, storage_options: dict[str, str] | None = None
@@ -298,7 +305,7 @@ class Shell(ABC):
             wait: How long a record may wait (see `waiting`); without it as long as is usual for the door.
         """
         at = datetime.now(UTC) if now is None else now
-        require_instant(at, "now", function="expire")
+        require_instant(at, "now")
         longest = self.wait if wait is None else wait
 
         def work(tables: Transaction) -> WorkResult | None:
@@ -389,7 +396,7 @@ class Shell(ABC):
                 else "a ledger whose entities can be erased: none is"
             )
             remedy = _SEVERAL_KEYS if ledger in self._ledgers(tables) else None
-            raise InvalidArgument("erase", "ledger", needed, ledger, remedy=remedy)
+            raise InvalidArgument(None, "ledger", needed, ledger, remedy=remedy)
         return stored_kind[ledger].stored_kind(tables)
 
     def _finish_erasure(self) -> Receipt | None:
@@ -458,7 +465,7 @@ class Shell(ABC):
             InvalidArgument: There is no such commit, or *timestamp* is naive.
             OtherKind: A ledger was made by another key (`rebuild` makes it anew).
         """
-        return self._ledgers(self._snapshot(version, timestamp, function="ledgers"))
+        return self._ledgers(self._snapshot(version, timestamp))
 
     def publish(
         self,
@@ -513,10 +520,10 @@ class Shell(ABC):
         return self._ledgers(tables)[name]
 
     def _snapshot(
-        self, version: int | None = None, timestamp: datetime | None = None, *, function: str = "snapshot"
+        self, version: int | None = None, timestamp: datetime | None = None, *, function: str | None = None
     ) -> Snapshot:
         """The tables at one commit, the newest without arguments."""
-        snapshot = self.store.snapshot(version, timestamp, function=function)
+        snapshot = self.store.snapshot(version, timestamp, function=called_function(function))
         require_kind(snapshot, self.kind)
         return snapshot
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -64,6 +64,9 @@ class FileRange(NamedTuple):
 Paths = list[FileRange]
 
 
+UPKEPT = ("log", "history", "unborn")
+"""The tables that the upkeep of a bucket writes."""
+
 FOLD = 16
 """From how many small files of one kind on those of a bucket are written as one."""
 
@@ -72,14 +75,26 @@ FOLD = 16
 class Targets:
     """What all tasks of one upkeep have in common: where the tables are, and how the kernel reads changes."""
 
-    log: Target
-    history: Target
-    unborn: Target
+    tables: Mapping[str, Target]
+    """By the names of `Kind.tables`; `words` only where somebody says that keys have changed."""
     layout: Layout
-    words: Target | None = None
-    """Of what rows took along when their keys changed; None where nobody says that they did."""
     periods: bool = False
     """Whether the new changes are of a table of periods, which may end what was open."""
+
+    @property
+    def log(self) -> Target:
+        """The table of changes."""
+        return self.tables["log"]
+
+    @property
+    def history(self) -> Target:
+        """The table of versions."""
+        return self.tables["history"]
+
+    @property
+    def words(self) -> Target | None:
+        """The table of what rows took along when their keys changed; None where nobody says that they did."""
+        return self.tables.get("words")
 
     @property
     def resume_layout(self) -> Layout:
@@ -127,6 +142,12 @@ class Task:
     words_before: Paths | None = None
     anew: bool = False
     fold: int = FOLD
+
+    @property
+    def files(self) -> dict[str, Paths]:
+        """The files that are there, by the names of `Kind.tables`."""
+        versions = [*self.open, *self.closed]
+        return {"log": self.log, "history": versions, "unborn": self.unborn, "words": self.words}
 
 
 # Rows -----------------------------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ from cdckit.ledger.kind import Kind
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.lists import is_list_change
 from cdckit.parts.arguments import quoted
-from cdckit.parts.values import guid
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import read_note, write_note
 
@@ -169,9 +168,8 @@ def erased_changes(changes: DataFrame, tables: Transaction, kind: Kind) -> DataF
     erasures = Erasures.of(tables, kind)
     if erasures is None:
         return None
-    key = {name: F.col("data").getField(name) for name in kind.keys}
     stones = tables.read(kind.erased).where("field IS NULL").select(HASH).distinct()
-    named = changes if kind.by_guid else changes.withColumn(GUID, guid(kind.entity, key))
+    named = changes if kind.by_guid else changes.withColumn(GUID, kind.guid_of("data"))
     return named.withColumn(HASH, erasures.hash(F.col(GUID))).join(stones, HASH, "left_semi")
 
 

@@ -1,23 +1,21 @@
 """
 The way of changes through a ledger's tables, within a transaction of its store.
 
-`Upkeep` makes the tables fit for changes of their columns; `take` writes the changes into files of the log,
-which no commit names yet; `run` lets a worker for each bucket merge what these files touch, and gives the
-tables what the workers wrote.
+`begin_upkeep` makes the tables fit for changes of their columns; `write_batch` writes the changes into files
+of the log, which no commit names yet; `Upkeep.run` lets a worker for each bucket merge what these files
+touch, and gives the tables what the workers wrote.  `take_changes` does all three, for a ledger's own calls
+as for doors.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -25,10 +23,6 @@ from pyspark.sql import types as T
 from cdckit.ledger.bucket import Outcome, keep_up_bucket
 from cdckit.ledger.columns import (
     BUCKET,
-    CONTENT,
-    EVERY,
-    LEDGER_REJECT_SCHEMA,
-    LISTED,
     OPEN,
     UNBORN_SCHEMA,
     log_columns,
@@ -37,35 +31,33 @@ from cdckit.ledger.columns import (
     with_all_priorities,
     words_columns,
 )
-from cdckit.ledger.flat_rows import flatten_structs, nest_structs
+from cdckit.ledger.field_types import FittedChanges, fit_changes
 from cdckit.ledger.kind import Kind
-from cdckit.ledger.log_rows import inherited_words, require_keys_keep_their_texts, to_log_rows
-from cdckit.ledger.tasks import FOLD, FileRange, Paths, Targets, Task, select_rows, with_columns
-from cdckit.ledger.tombstones import REFUSED_SCHEMA, VERDICT, refused_rows, with_verdicts
-from cdckit.merging.arrow_changes import GUID, SNAPSHOT, Layout
-from cdckit.model.changes import IS_PERIOD, MOVED, TRUNCATE, UNTIL, has_mark, with_empty_as
-from cdckit.model.records import REJECT, usable_changes
-from cdckit.parts.arrays import bools, ints
+from cdckit.ledger.log_rows import (
+    inherited_words,
+    require_keys_keep_their_texts,
+    to_log_rows,
+)
+from cdckit.ledger.logged_batch import LoggedBatch, write_batch
+from cdckit.ledger.tasks import FOLD, UPKEPT, FileRange, Paths, Targets, Task
+from cdckit.merging.arrow_changes import GUID, Layout
+from cdckit.model.changes import IS_PERIOD, MOVED, UNTIL, has_mark, with_empty_as
+from cdckit.model.records import usable_changes
+from cdckit.parts import at_home
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.values import guid
-from cdckit.parts.widening import void_as_text
 from cdckit.parts.workers import reports_at_home, worker_reports
 from cdckit.query.provenance import Messages, revoke
 from cdckit.store import File, Transaction
-from cdckit.store.columns import as_columns, keeps_types, true_names
-from cdckit.store.files import Target, to_signed
+from cdckit.store.columns import keeps_types, true_names
 from cdckit.store.transaction import Scope
-from cdckit.store.writing import OpenFiles, parse_report
+from cdckit.store.writing import parse_report
 
 BYTES_PER_TASK = 8 << 20
 """How much a task should have to read and write, so that it is worth starting."""
 
 _LOG = logging.getLogger(__name__)
 
-AT_HOME, BYTES_AT_HOME = 4, 64 << 20
-"""So many buckets at most, with so many bytes of files, are kept up at home: late changes have a log read."""
-
-_FEW = 8
+_LEAST_TASKS = 8
 """Fewer tasks than these are not worth counting: as many then as the session has cores."""
 
 
@@ -93,114 +85,17 @@ class ApplyResult:
     rejects: int = 0
 
 
-class LoggedChanges(NamedTuple):
-    """
-    Changes that were written into the log.
-
-    Args:
-        files: Each holds changes of one bucket.
-        digest: Of the batch: the sum over its rows, whatever their order.
-        lists: Of which full lists there are changes: the source and the instant of each.
-        refused: Files of the table of changes that were refused.
-        rejects: Files of the table of rejects.
-    """
-
-    files: list[File]
-    digest: int
-    lists: list[tuple[str | None, int]]
-    refused: list[File]
-    rejects: list[File]
-
-
 class Upkeep:
     """
-    The tables of a ledger within a transaction, made fit for changes of the columns *log*.
-
-    With *anew* the history, and what else derives from the log, is empty beside it.
+    The tables of a ledger within a transaction, fit for some changes (`begin_upkeep`).
 
     Attributes:
-        anew: Whether every version is merged again: so it is where a field has got another type, too.
+        anew: Whether every version is merged again.
         targets: The tables, as workers know them.
-
-    Raises:
-        WrongColumnType: A key field is of another type than before, and not a wider number.
-        NotStorable: A field is of a type that no table has.
     """
 
-    def __init__(
-        self, transaction: Transaction, kind: Kind, log: T.StructType, *, anew: bool = False
-    ) -> None:
-        self._tables, log = transaction, log_columns(log)
-        self.anew = _settle_types(transaction, kind, log) or anew
-        self._kind = kind = kind.with_empty_of(transaction, log)
-        before = transaction.schema(kind.changes) if transaction.has(kind.changes) else None
-        if before is not None:
-            require_keys_keep_their_texts(log_fields(before), log_fields(log), kind)
-        to_log = transaction.target(kind.changes, log, [BUCKET])
-        has_moves = MOVED in true_names(to_log.stored).fieldNames()
-        if has_moves:
-            more = with_all_priorities(true_names(to_log.stored))
-            to_log = transaction.target(kind.changes, more, [BUCKET])
-        columns = true_names(to_log.stored)
-        self.anew |= before is not None and not keeps_types(before, columns)
-        history = stored_history_columns(log_fields(columns))
-        if self.anew:
-            for name, of, by in (
-                (kind.history, history, [BUCKET, OPEN]),
-                (kind.unborn, UNBORN_SCHEMA, [BUCKET]),
-            ):
-                empty = pa.Table.from_batches([], arrow_schema(of, large=True))
-                transaction.replace(name, empty, partition_by=by)
-            if transaction.has(kind.words):
-                transaction.drop(kind.words)
-        self.targets = Targets(
-            log=to_log,
-            history=transaction.target(kind.history, history, [BUCKET, OPEN]),
-            unborn=transaction.target(kind.unborn, UNBORN_SCHEMA, [BUCKET]),
-            layout=_layout(kind, columns),
-            words=transaction.target(kind.words, words_columns(columns), [BUCKET]) if has_moves else None,
-            periods=has_mark(log, UNTIL, IS_PERIOD),
-        )
-        kind.note(transaction)
-
-    def take(self, rows: DataFrame) -> LoggedChanges:
-        """Let workers write rows of `columns.logged`, a file for each bucket; one job, of many a shuffle."""
-        columns = true_names(self.targets.log.stored)
-        has_rejects = REJECT in rows.columns
-        beside = [CONTENT, LISTED, *([REJECT] if has_rejects else [])]
-        wanted = T.StructType([*columns, *(rows.schema[name] for name in beside)])
-        if not _has_types(rows.schema, wanted):
-            rows = as_columns(rows, wanted)
-        rows = with_verdicts(rows, self._tables, self._kind)
-        kind, tables = self._kind, self._tables
-        aside = _Aside(
-            tables.target(kind.refused, REFUSED_SCHEMA) if VERDICT in rows.columns else None,
-            tables.target(kind.rejects, LEDGER_REJECT_SCHEMA) if has_rejects else None,
-        )
-        log = self.targets.log
-        write = partial(_write, columns=rows.schema, buckets=kind.buckets, target=log, aside=aside)
-        # However many partitions they come in: a file for each of those and bucket would be thousands.
-        reports = worker_reports(flatten_structs(rows), write, large=True, by=[BUCKET])
-
-        def files(name: str, target: Target | None) -> list[File]:
-            return (
-                []
-                if target is None
-                else parse_report((file for report in reports for file in report[name]), target)
-            )
-
-        lists = sorted({(source, at) for report in reports for source, at in report["lists"]}, key=str)
-        content = to_signed(sum(report["content"] for report in reports))
-        asides = files("refused", aside.refused), files("rejects", aside.rejects)
-        if has_rejects and not asides[1] and not tables.base.has(kind.rejects):
-            tables.drop(kind.rejects)
-        return LoggedChanges(files("files", log), content, lists, *asides)
-
-    def keep_aside(self, taken: LoggedChanges) -> None:
-        """Let the tables of refused changes and of rejects have what `take` has written to them."""
-        for name, files in ((self._kind.refused, taken.refused), (self._kind.rejects, taken.rejects)):
-            if files:
-                self._tables.adopt(name, files)
+    def __init__(self, transaction: Transaction, kind: Kind, targets: Targets, *, anew: bool) -> None:
+        self._tables, self._kind, self.targets, self.anew = transaction, kind, targets, anew
 
     def run(
         self, fresh: Collection[File] = (), *, again: Collection[int] = (), fold: int = FOLD
@@ -209,7 +104,7 @@ class Upkeep:
         Bring the tables to where they are with the changes in *fresh* files of the log: one job.
 
         Args:
-            fresh: What `take` wrote.
+            fresh: What `write_batch` wrote.
             again: Buckets of which all entities are merged again.
             fold: From how many small files on those of a bucket are written as one; of all buckets, if it
                 is fewer than `FOLD`.
@@ -244,15 +139,13 @@ class Upkeep:
 
     def bucket_tasks(self) -> dict[int, Task]:
         """The buckets, with the files that there are of each."""
-        kind, versions = self._kind, self._tables.files(self._kind.history)
-        words = self._tables.files(kind.words) if self._tables.has(kind.words) else []
-        parts = {
-            "log": self._tables.files(kind.changes),
-            "open": [file for file in versions if file.partition[OPEN]],
-            "closed": [file for file in versions if not file.partition[OPEN]],
-            "unborn": self._tables.files(kind.unborn),
-            "words": words,
+        parts: dict[str, list[File]] = {
+            part: self._tables.files(name) if self._tables.has(name) else []
+            for part, name in self._kind.tables.items()
         }
+        for part, is_open in (("open", True), ("closed", False)):
+            parts[part] = [file for file in parts["history"] if bool(file.partition[OPEN]) is is_open]
+        del parts["history"]
         tasks: dict[int, Task] = {}
         for part, files in parts.items():
             for bucket, paths in _group_by_bucket(files).items():
@@ -279,17 +172,10 @@ class Upkeep:
 
     def _run_workers(self, tasks: list[Task], fresh: Collection[File]) -> list[Outcome]:
         """Let the workers do it, and the tables have what they wrote."""
-        outcomes, kind, targets = (
-            _run_tasks(self._tables.spark, tasks, self.targets),
-            self._kind,
-            self.targets,
-        )
+        outcomes = _run_tasks(self._tables.spark, tasks, self.targets)
         by_path = {file.path: file for file in fresh}
-        for part, name, target in (
-            ("log", kind.changes, targets.log),
-            ("history", kind.history, targets.history),
-            ("unborn", kind.unborn, targets.unborn),
-        ):
+        for part in UPKEPT:
+            name, target = self._kind.tables[part], self.targets.tables[part]
             added = parse_report((file for outcome in outcomes for file in outcome.added[part]), target)
             removed = [path for outcome in outcomes for path in outcome.removed[part]]
             same_rows: list[str] = []
@@ -304,26 +190,123 @@ class Upkeep:
 
 def read_scopes(kind: Kind, buckets: list[int]) -> list[Scope]:
     """List what an upkeep of these buckets must find as it was."""
-    parts: list[Scope] = [(name, {BUCKET: buckets}) for name in (kind.changes, kind.history, kind.unborn)]
+    parts: list[Scope] = [(kind.tables[part], {BUCKET: buckets}) for part in UPKEPT]
     # Who was erased meanwhile must not come back.
     return [*parts, kind.erased]
+
+
+def begin_upkeep(
+    transaction: Transaction,
+    kind: Kind,
+    log: T.StructType | None = None,
+    *,
+    anew: bool = False,
+    log_types: Mapping[str, T.DataType] | None = None,
+) -> Upkeep:
+    """
+    Make the tables of a ledger fit for changes of the columns *log*; without it, for those that it has.
+
+    The history, and what else derives from the log, is empty beside it with *anew*, and where a field of the
+    log gets another type.
+
+    Args:
+        log_types: The fields of the log that have no values, and get these types.
+
+    Raises:
+        WrongColumnType: A key field is of another type than before, and not a wider number.
+        NotStorable: A field is of a type that no table has.
+    """
+    log = log_columns(transaction.schema(kind.changes) if log is None else log)
+    if log_types:
+        rows = with_empty_as(transaction.read(kind.changes), log_types)
+        transaction.replace(kind.changes, rows, partition_by=[BUCKET])
+    before = transaction.schema(kind.changes) if transaction.has(kind.changes) else None
+    if before is not None:
+        require_keys_keep_their_texts(log_fields(before), log_fields(log), kind)
+    to_log = transaction.target(kind.changes, log, [BUCKET])
+    has_moves = MOVED in true_names(to_log.stored).fieldNames()
+    if has_moves:
+        more = with_all_priorities(true_names(to_log.stored))
+        to_log = transaction.target(kind.changes, more, [BUCKET])
+    columns = true_names(to_log.stored)
+    derived = {
+        "history": (stored_history_columns(log_fields(columns)), [BUCKET, OPEN]),
+        "unborn": (UNBORN_SCHEMA, [BUCKET]),
+    }
+    if anew or log_types or (before is not None and not keeps_types(before, columns)):
+        anew = True
+        for part, (schema, by) in derived.items():
+            empty = pa.Table.from_batches([], arrow_schema(schema, large=True))
+            transaction.replace(kind.tables[part], empty, partition_by=by)
+        if transaction.has(kind.words):
+            transaction.drop(kind.words)
+    if has_moves:
+        derived["words"] = (words_columns(columns), [BUCKET])
+    tables = {part: transaction.target(kind.tables[part], *table) for part, table in derived.items()}
+    periods = has_mark(log, UNTIL, IS_PERIOD)
+    kind.note(transaction)
+    targets = Targets({"log": to_log, **tables}, _layout(kind, columns), periods)
+    return Upkeep(transaction, kind, targets, anew=anew)
+
+
+class TakenChanges(NamedTuple):
+    """
+    What a ledger has taken within a transaction.
+
+    Args:
+        kind: The ledger, after them.
+        batch: The changes, as files of the log.
+        news: How many of them the log did not have.
+        buckets: The buckets that were touched.
+    """
+
+    kind: Kind
+    batch: LoggedBatch
+    news: int
+    buckets: list[int]
+
+
+def take_changes(
+    transaction: Transaction,
+    changes: FittedChanges,
+    *,
+    call: int | None = None,
+    written: LoggedBatch | None = None,
+    again: Collection[int] = (),
+) -> TakenChanges:
+    """
+    Take changes into a ledger, and bring its history up to them, without a commit.
+
+    Args:
+        changes: The rows, fit for the log by `fit_changes`.
+        call: The number of the call of `Ledger.apply`, which rows of tables get; None for a door, whose
+            records have places of their own, and for full lists.
+        written: The same changes, if an overtaken transaction has written them: used again if they fit.
+        again: Buckets of which all entities are merged again.
+    """
+    upkeep = begin_upkeep(transaction, changes.kind, changes.rows.schema, log_types=changes.log_types)
+    kind, log = changes.kind, upkeep.targets.log
+    if written is None or not written.fits(transaction, kind, log, call):
+        if written is not None:
+            transaction.discard(kind.changes, written.files)
+        written = write_batch(transaction, kind, log, changes.rows, call)
+    written.keep_aside(transaction, kind)
+    news, buckets = upkeep.run(written.files, again=again)
+    return TakenChanges(kind, written, news, buckets)
 
 
 def apply_within(transaction: Transaction, kind: Kind, changes: DataFrame) -> list[Scope]:
     """
     Do what `Ledger.apply` does, without a commit, for doors; returns what the commit must find as it was.
 
-    A ledger that is there keeps its number of buckets; rejects are kept by the shell.  Raises as
-    `Ledger.apply`.
+    A ledger that is there keeps its number of buckets; rejects are kept by the shell.  What a feed sent must
+    not be refused: so a column of times that its source has altered to one of numbers becomes one of texts,
+    which hold both.  Raises as `Ledger.apply` otherwise.
     """
     kind = kind.with_buckets_of(transaction)
     rows = to_log_rows(usable_changes(changes), kind)
-    kind, rows = kind.for_fields(transaction, rows.schema).fit(transaction, rows)
-    work = Upkeep(transaction, kind, rows.schema)
-    taken = work.take(rows)
-    work.keep_aside(taken)
-    _, buckets = work.run(taken.files)
-    return read_scopes(kind, buckets)
+    taken = take_changes(transaction, fit_changes(transaction, kind, rows))
+    return read_scopes(kind, taken.buckets)
 
 
 def withdraw_within(transaction: Transaction, kind: Kind, messages: DataFrame) -> list[Scope]:
@@ -339,9 +322,9 @@ def withdraw_within(transaction: Transaction, kind: Kind, messages: DataFrame) -
     if not transaction.has(kind.changes):
         return []
     key = {name: F.col(name) for name in kind.keys}
-    withdrawn = messages.select(guid(kind.entity, key).alias(GUID), "message_id")
+    withdrawn = messages.select(kind.guid(key).alias(GUID), "message_id")
     buckets = remove_changes(transaction, kind, withdrawn)
-    Upkeep(transaction, kind, transaction.schema(kind.changes)).run(again=buckets)
+    begin_upkeep(transaction, kind).run(again=buckets)
     return read_scopes(kind, buckets)
 
 
@@ -380,20 +363,9 @@ def revoke_within(transaction: Transaction, kind: Kind, messages: Messages, sour
         left = revoke(transaction.read(kind.changes, where), messages, source=source)
         transaction.swap(kind.changes, transaction.files(kind.changes, where), left.repartition(BUCKET))
         # What rows took along when their keys changed, any bucket may have said.
-        upkeep = Upkeep(transaction, kind, log.schema, anew=MOVED in log.columns)
+        upkeep = begin_upkeep(transaction, kind, anew=MOVED in log.columns)
         _, buckets = upkeep.run(again=buckets)
     return buckets
-
-
-def _settle_types(transaction: Transaction, kind: Kind, log: T.StructType) -> bool:
-    """Let fields of the log have the types of the first values that come; whether any has another then."""
-    types = kind.fields(transaction)
-    kinds = {name: void_as_text(type_) for name, type_ in kind.settled(log).items()}
-    others = {name: now for name, now in kinds.items() if now != types[name].dataType}
-    if others:
-        rows = with_empty_as(transaction.read(kind.changes), others)
-        transaction.replace(kind.changes, rows, partition_by=[BUCKET])
-    return bool(others)
 
 
 def _layout(kind: Kind, log: T.StructType) -> Layout:
@@ -439,15 +411,6 @@ def _warn_of_ties(ties: list[list[str]]) -> None:
         _LOG.warning(sentence, " and ".join(ties[0]))
 
 
-def _has_types(rows: T.DataType, columns: T.DataType) -> bool:
-    """Tell whether the rows need no cast; fields that they lack, they lack."""
-    if isinstance(rows, T.StructType) and isinstance(columns, T.StructType):
-        wanted = {field.name: field.dataType for field in columns}
-        return all(field.name in wanted and _has_types(field.dataType, wanted[field.name]) for field in rows)
-    given, other = (arrow_schema(T.StructType().add("x", kind)).field(0).type for kind in (rows, columns))
-    return bool(given == other)
-
-
 # In the workers --------------------------------------------------------------------------------------------
 
 
@@ -455,11 +418,11 @@ def _run_tasks(spark: SparkSession, tasks: list[Task], targets: Targets) -> list
     """Let the workers do it, each some of the buckets."""
     if not tasks:
         return []
-    if len(tasks) <= AT_HOME and sum(map(stored_bytes, tasks)) <= BYTES_AT_HOME:
+    if len(tasks) <= at_home.BUCKETS and sum(map(stored_bytes, tasks)) <= at_home.BUCKET_BYTES:
         return [Outcome(**report) for report in reports_at_home(lambda: _keep_up(tasks, targets))]
     parts = sum(task_bytes(task) for task in tasks) // BYTES_PER_TASK
     many = len(tasks)
-    spread = spark.range(many) if parts < _FEW else spark.range(0, many, 1, min(parts, many))
+    spread = spark.range(many) if parts < _LEAST_TASKS else spark.range(0, many, 1, min(parts, many))
     reports = worker_reports(spread, partial(_keep_up_buckets, tasks=tasks, targets=targets), heavy=True)
     return [Outcome(**report) for report in reports]
 
@@ -485,73 +448,3 @@ def _keep_up_buckets(
 
 def _keep_up(tasks: Iterable[Task], targets: Targets) -> Iterator[dict[str, Any]]:
     return (keep_up_bucket(task, targets)._asdict() for task in tasks)
-
-
-class _Aside(NamedTuple):
-    """Where rows go that are not logged; None where there are no such ones."""
-
-    refused: Target | None
-    rejects: Target | None
-
-
-def _write(
-    batches: Iterable[pa.RecordBatch],
-    columns: T.StructType,
-    buckets: int,
-    target: Target,
-    aside: _Aside,
-) -> Iterator[dict[str, Any]]:
-    content, lists = 0, set[tuple[str | None, int]]()
-    with ExitStack() as stack:
-        files, refused, rejects = (
-            None if table is None else stack.enter_context(OpenFiles(table)) for table in (target, *aside)
-        )
-        assert files is not None
-        for batch in (nest_structs(flat, columns) for flat in batches):
-            content += int(ints(batch.column(CONTENT)).sum(dtype=np.int64))
-            lists |= _named_lists(batch)
-            if refused is not None:
-                refused.take(refused_rows(batch))
-                batch = batch.filter(batch.column(VERDICT).is_null())
-            if rejects is not None:
-                rejects.take(_reject_rows(batch))
-                batch = batch.filter(batch.column(REJECT).is_null())
-            for rows in _copy_truncates(batch, buckets):
-                files.take(rows)
-        names = {"files": files, "refused": refused, "rejects": rejects}
-        written = {
-            name: [] if open_files is None else open_files.close() for name, open_files in names.items()
-        }
-    yield {**written, "content": content, "lists": list(lists)}
-
-
-def _reject_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rejects among changes, in the columns of `LEDGER_REJECT_SCHEMA`."""
-    some = batch.filter(batch.column(REJECT).is_valid())
-    reject = some.column(REJECT)
-    parts = {field.name: reject.field(field.name) for field in reject.type}
-    return pa.RecordBatch.from_pydict({**parts, "source": some.column("source")})
-
-
-def _copy_truncates(changes: pa.RecordBatch, buckets: int) -> Iterator[pa.RecordBatch]:
-    """The changes, of each truncate a copy for every bucket."""
-    is_truncate = bools(pc.equal(changes.column("operation"), TRUNCATE))
-    if not (SNAPSHOT in changes.schema.names and is_truncate.any()):
-        yield changes
-        return
-    yield select_rows(changes, ~is_truncate)
-    some = select_rows(changes, is_truncate)
-    every = pa.array([EVERY] * some.num_rows, changes.schema.field(GUID).type)
-    for bucket in range(buckets):
-        bucket_column = pa.array([bucket] * some.num_rows, changes.schema.field(BUCKET).type)
-        yield with_columns(some, {GUID: every, BUCKET: bucket_column})
-
-
-def _named_lists(batch: pa.RecordBatch) -> set[tuple[str | None, int]]:
-    """The source and the instant of each list of which there are changes."""
-    at = batch.column(LISTED)
-    if at.null_count == len(at):
-        return set()
-    some = pa.table({"source": batch.column("source"), "at": at}).filter(at.is_valid())
-    rows = some.group_by(["source", "at"]).aggregate([]).to_pylist()
-    return {(row["source"], row["at"]) for row in rows}

@@ -35,7 +35,8 @@ from cdckit.model.history import VALID_FROM, VALID_TO
 from cdckit.outputs.sql import create_view
 from cdckit.parts.arguments import microseconds, quoted
 from cdckit.parts.arrow_types import arrow_type
-from cdckit.parts.values import EXACT_JSON, can_be_guids, comparable, guid, guids
+from cdckit.parts.calls import checked_calls
+from cdckit.parts.values import EXACT_JSON, can_be_guids, comparable, guids
 from cdckit.query.as_of import as_of
 from cdckit.query.bitemporal import bitemporal
 from cdckit.store import DamagedTable, File, Snapshot, Transaction
@@ -46,6 +47,7 @@ Key = str | Mapping[str, Any]
 """An entity: its guid, or the values of its key fields by name."""
 
 
+@checked_calls
 class View:
     """
     A ledger at one commit; what is applied later is not seen.
@@ -71,6 +73,9 @@ class View:
     <BLANKLINE>
     """
 
+    _in_calls = "ledger"
+    """What examples of calls name it: most users ask a ledger."""
+
     def __init__(self, snapshot: Snapshot | Transaction, kind: Kind) -> None:
         self._snapshot, self.kind = snapshot, kind
         snapshot_given = snapshot if isinstance(snapshot, Snapshot) else None
@@ -93,7 +98,7 @@ class View:
             NoSuchTable: Nothing was ever applied.
             InvalidArgument: *key* is no such thing.
         """
-        where = self._where(key, "changes")
+        where = self._where(key)
         if key is not None:
             where[GUID].append(EVERY)
         copy = 0 if key is None else where[BUCKET][0]
@@ -116,7 +121,7 @@ class View:
             NoSuchTable: Nothing was ever applied.
             InvalidArgument: *key* is no such thing.
         """
-        return self._visible_history(self._snapshot.read(self.kind.history, self._where(key, "history")))
+        return self._visible_history(self._snapshot.read(self.kind.history, self._where(key)))
 
     def beliefs(self) -> DataFrame:
         """
@@ -147,9 +152,7 @@ class View:
 
         Cost: the files that can hold such versions are read (`files` names them), no shuffle.
         """
-        versions = self._snapshot.read(
-            self.kind.history, self._where(key, "as_of"), self.files(valid_at=valid_at, key=key)
-        )
+        versions = self._snapshot.read(self.kind.history, self._where(key), self._files(valid_at, key))
         return as_of(self._visible_history(versions), valid_at, deletes=deletes)
 
     def lists(self) -> DataFrame:
@@ -261,10 +264,13 @@ class View:
 
     def files(self, *, valid_at: datetime | None = None, key: Key | None = None) -> list[File]:
         """The files of the history that `as_of` and `history` read."""
-        where = self._where(key, "files")
+        return self._files(valid_at, key)
+
+    def _files(self, valid_at: datetime | None, key: Key | None) -> list[File]:
+        where = self._where(key)
         if valid_at is None:
             return self._snapshot.files(self.kind.history, where)
-        microseconds(valid_at, "valid_at", function="as_of", call=lambda instant: f"ledger.as_of({instant})")
+        microseconds(valid_at, "valid_at")
         begun = {**where, VALID_FROM: (None, valid_at)}
         return [
             *self._snapshot.files(self.kind.history, {**begun, OPEN: [True]}),
@@ -274,19 +280,19 @@ class View:
     def _visible_history(self, versions: DataFrame) -> DataFrame:
         return visible_history(versions, self._snapshot.schema(self.kind.changes))
 
-    def _where(self, key: Key | None, function: str) -> dict[str, Any]:
+    def _where(self, key: Key | None) -> dict[str, Any]:
         if key is None:
             return {}
-        entity = self._guid(key, function)
+        entity = self._guid(key)
         return {GUID: [entity], BUCKET: [self.kind.bucket(entity)]}
 
-    def _guid(self, key: Key, function: str) -> str:
+    def _guid(self, key: Key) -> str:
         if isinstance(key, str):
             return key
         keys = self.kind.keys
         if not isinstance(key, Mapping) or self.kind.by_guid or set(key) != set(keys):
             needed = "a guid" if self.kind.by_guid else f"a guid, or values of {', '.join(keys)}"
-            raise InvalidArgument(function, "key", needed, key)
+            raise InvalidArgument(None, "key", needed, key)
         fields = log_fields(self._snapshot.schema(self.kind.changes))
         types = {name: arrow_type(fields[name].dataType) for name in keys}
         if can_be_guids(types):
@@ -296,10 +302,10 @@ class View:
                 needed = "of values of " + ", ".join(
                     f"{n} ({fields[n].dataType.simpleString()})" for n in keys
                 )
-                raise InvalidArgument(function, "key", needed, key) from error
+                raise InvalidArgument(None, "key", needed, key) from error
             return str(guids(self.kind.entity, values)[0].as_py())
         columns = {name: F.lit(key[name]).cast(fields[name].dataType) for name in keys}
-        row = self._snapshot.spark.range(1).select(guid(self.kind.entity, columns)).first()
+        row = self._snapshot.spark.range(1).select(self.kind.guid(columns)).first()
         assert row is not None
         return str(row[0])
 
@@ -312,6 +318,7 @@ def _digests(rows: DataFrame, side: int) -> DataFrame:
     return rows.select(F.sha1(text.cast("binary")).alias("row"), F.lit(side).alias("side"))
 
 
+@checked_calls
 class Pending(View):
     """
     A ledger as it will be when the batch that is being applied is committed.
@@ -363,10 +370,10 @@ class Pending(View):
         whole: list[Scope] = [self.kind.changes, self.kind.history] if self._beyond else []
         return [*read_scopes(self.kind, self._buckets), *whole]
 
-    def _where(self, key: Key | None, function: str) -> dict[str, Any]:
+    def _where(self, key: Key | None) -> dict[str, Any]:
         # Every question of a `View` comes by here, those about what is touched do not.
         self._beyond = True
-        return super()._where(key, function)
+        return super()._where(key)
 
     def _keep_touched(self, rows: DataFrame) -> DataFrame:
         """The rows, of guid first, of entities of which the log has other changes; by a truncate, of all."""
@@ -395,12 +402,12 @@ Gate = Callable[[Pending], object]
 """What looks at a ledger before a commit; whatever it raises refuses the batch."""
 
 
-def require_gate(gate: Gate | None, *, function: str) -> None:
+def require_gate(gate: Gate | None) -> None:
     """Raise `InvalidArgument` for what cannot be called, such as the name of a suite."""
     if gate is not None and not callable(gate):
         needed = "a function of the ledger as it will be (Pending), which raises what refuses the batch"
         remedy = 'Of a suite make one: lambda after: check(after.touched_history(), "history").require().'
-        raise InvalidArgument(function, "gate", needed, gate, remedy=remedy)
+        raise InvalidArgument(None, "gate", needed, gate, remedy=remedy)
 
 
 def run_gate(gate: Gate | None, transaction: Transaction, kind: Kind, buckets: list[int]) -> list[Scope]:

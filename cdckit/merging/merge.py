@@ -303,7 +303,7 @@ def check_fields(
     return data
 
 
-def fields_with_priority(changes: DataFrame, names: Sequence[str], function: str | None) -> list[str]:
+def fields_with_priority(changes: DataFrame, names: Sequence[str], function: str | None = None) -> list[str]:
     """The fields of which *changes* state a priority; raises unless they are fields, and it is an int."""
     if "field_priorities" not in changes.columns:
         return []

@@ -20,6 +20,7 @@ from cdckit.model.history import (
     Call,
 )
 from cdckit.parts.arguments import free_name, microseconds, quoted, quoted_columns, require_flag, require_name
+from cdckit.parts.calls import takes
 from cdckit.parts.values import comparable
 from cdckit.query.as_of import current
 from cdckit.query.intervals import continues_previous, is_ever_in_force
@@ -48,6 +49,7 @@ def fold_versions(versions: DataFrame, tracked: Sequence[T.StructField]) -> Data
     return runs.where(F.col(ends)).withColumn(VALID_FROM, F.col(begins)).drop(continues, begins, ends)
 
 
+@takes()
 def scd_type_1(history: DataFrame, *, provenance: bool = False) -> DataFrame:
     """
     Keep one row per entity that is there now, with its values of now ("overwrite").
@@ -78,7 +80,7 @@ def scd_type_1(history: DataFrame, *, provenance: bool = False) -> DataFrame:
     +------+------+
     <BLANKLINE>
     """
-    require_flag(provenance, "provenance", function="scd_type_1")
+    require_flag(provenance, "provenance")
     call = Call("scd_type_1", history)
     versions = call.require_all().where(is_ever_in_force())
     return current(versions).select(
@@ -95,6 +97,7 @@ def _messages(history: DataFrame, provenance: bool) -> list[str]:
 IS_CURRENT = "is_current"
 
 
+@takes()
 def scd_type_2(
     history: DataFrame,
     *,
@@ -211,6 +214,7 @@ class ScdType4:
         return iter((self.current, self.history))
 
 
+@takes()
 def scd_type_4(
     history: DataFrame,
     *,
@@ -290,17 +294,12 @@ def _type_2(
     flags: Sequence[str] = (IS_CURRENT,),
 ) -> DataFrame:
     """Make the rows of type 2, with the values of now of *fields*, and *flags* for what has not ended."""
-    function, open_end = call.function, None
-    require_flag(deletes, "deletes", function=function)
-    require_flag(provenance, "provenance", function=function)
+    open_end = None
+    require_flag(deletes, "deletes")
+    require_flag(provenance, "provenance")
     if valid_to_current is not None:
-        open_end = microseconds(
-            valid_to_current,
-            "valid_to_current",
-            function=function,
-            call=lambda instant: f"{function}(history, valid_to_current={instant})",
-        )
-    key = [] if surrogate_key is None else [require_name(surrogate_key, "surrogate_key", function=function)]
+        open_end = microseconds(valid_to_current, "valid_to_current")
+    key = [] if surrogate_key is None else [require_name(surrogate_key, "surrogate_key")]
     call.new_columns([*key, *flags, *(_current(field.name) for field in fields)])
     versions = call.require_all().where(is_ever_in_force())
     rows = fold_versions(versions if deletes else versions.where(~F.col(DELETED)), tracked)
@@ -336,6 +335,7 @@ def _values_of_now(fields: Sequence[T.StructField]) -> dict[str, Column]:
     return {_current(field.name): last.getField(field.name) for field in fields}
 
 
+@takes()
 def scd_type_3(history: DataFrame, fields: Iterable[str], *, provenance: bool = False) -> DataFrame:
     """
     Keep one row per entity that is there now, with its values of now and the previous ones of some fields.
@@ -373,7 +373,7 @@ def scd_type_3(history: DataFrame, fields: Iterable[str], *, provenance: bool = 
     +------+------+-------------+-------------------------+
     <BLANKLINE>
     """
-    require_flag(provenance, "provenance", function="scd_type_3")
+    require_flag(provenance, "provenance")
     call = Call("scd_type_3", history)
     chosen_fields = call.fields(fields, "fields")
     new = [name for field in chosen_fields for name in _names(field)]
@@ -411,6 +411,7 @@ def _names(field: T.StructField) -> tuple[str, str]:
     return f"previous_{field.name}", f"{field.name}_changed_at_timestamp"
 
 
+@takes()
 def scd_type_6(
     history: DataFrame,
     fields: Iterable[str],

@@ -14,6 +14,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.model.history import DELETED, VALID_FROM, VALID_TO, Call
 from cdckit.parts import instants
 from cdckit.parts.arguments import free_name, microseconds, quoted_columns, require_flag, require_instant
+from cdckit.parts.calls import takes
 from cdckit.parts.values import utc_clock
 from cdckit.query.intervals import is_ever_in_force
 
@@ -204,6 +205,7 @@ _MOST = 1_000_000
 """As many periods as may be asked for: more are a slip of the hand, such as years in milliseconds."""
 
 
+@takes()
 def periodic_snapshots(
     history: DataFrame,
     *,
@@ -275,7 +277,7 @@ def periodic_snapshots(
     call = Call(_FUNCTION, history)
     call.new_columns(["period_date", "period_from_timestamp", "period_to_timestamp"])
     history = call.require_all()
-    require_flag(deletes, "deletes", function=_FUNCTION)
+    require_flag(deletes, "deletes")
     if boundary not in ("end", "start"):
         raise InvalidArgument(_FUNCTION, "boundary", '"end" or "start"', boundary)
     periods = _periods(start, end, every, zone)

@@ -22,8 +22,10 @@ from cdckit.model.history import (
 )
 from cdckit.parts.arguments import quoted, require_batch, require_columns, require_int, require_name
 from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.calls import takes
 
 
+@takes()
 def create_view(history: DataFrame, name: str) -> None:
     """
     Give a history a name in SQL, and with it the questions `as_of` and `between`.
@@ -90,9 +92,9 @@ def create_view(history: DataFrame, name: str) -> None:
     <BLANKLINE>
     """
     required = require_bitemporal if is_bitemporal(history) else require_history
-    required(history, VALID_FROM, VALID_TO, DELETED, function="create_view")
-    require_name(name, "name", function="create_view")
-    require_batch(history, "history", "ask the table that keeps it", function="create_view")
+    required(history, VALID_FROM, VALID_TO, DELETED)
+    require_name(name, "name")
+    require_batch(history, "history", "ask the table that keeps it")
     history.createOrReplaceTempView(quoted(name))
     for statement in _statements(history, name):
         history.sparkSession.sql(statement)
@@ -211,6 +213,7 @@ class TooManyRows(CdcError, ValueError):
         )
 
 
+@takes()
 def to_pandas(frame: DataFrame, *, limit: int = 100_000) -> pd.DataFrame:
     """
     Bring the rows of a DataFrame into a table of pandas, or raise if there are more than *limit*.
@@ -244,9 +247,9 @@ def to_pandas(frame: DataFrame, *, limit: int = 100_000) -> pd.DataFrame:
     ...     print(str(error).split(",")[0])
     to_pandas() needs at most 3 rows
     """
-    require_columns(frame, [], function="to_pandas")
-    require_batch(frame, "frame", "ask the table that keeps it", function="to_pandas")
-    if require_int(limit, "limit", function="to_pandas") not in range(2**31 - 1):
+    require_columns(frame, [])
+    require_batch(frame, "frame", "ask the table that keeps it")
+    if require_int(limit, "limit") not in range(2**31 - 1):
         raise InvalidArgument("to_pandas", "limit", "a whole number from 0 to 2147483646", limit)
     arrow_schema(frame.schema)  # raises for a type that Arrow does not have
     table = frame.limit(limit + 1).toArrow()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
-from inspect import Parameter, Signature, cleandoc, signature
+from inspect import Parameter, Signature, cleandoc, isfunction, signature
 from textwrap import fill
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -24,6 +24,7 @@ from cdckit.parts.public_calls import UNDER_WAY, PublicCall, literal
 
 P = ParamSpec("P")
 R = TypeVar("R")
+C = TypeVar("C")
 
 
 class Form(NamedTuple):
@@ -91,7 +92,7 @@ def no_stream(instead: str) -> Form:
 
 def takes(**forms: Form | Sequence[Form]) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """
-    Decorate a public function with the forms of its arguments.
+    Decorate a public function, or a method of a public class, with the forms of its arguments.
 
     Each argument is checked, and replaced by what its form answers; one that is left out is not.  A call that
     leaves out an argument, or has one that there is not, raises `WrongCall`, with a call that would do.
@@ -123,22 +124,31 @@ def takes(**forms: Form | Sequence[Form]) -> Callable[[Callable[P, R]], Callable
         if unknown := forms.keys() - called_as.parameters:
             raise TypeError(f"{function.__name__} has no argument {', '.join(sorted(unknown))}")
 
+        is_method = next(iter(called_as.parameters), "") == "self"
+        # A class is called, not its `__init__`.
+        is_class = function.__name__ == "__init__"
+        function_name = function.__qualname__.split(".")[-2] if is_class else function.__name__
+        given_as = called_as.replace(parameters=[*called_as.parameters.values()][is_method:])
         places = [
             f"*{name}" if parameter.kind is Parameter.VAR_POSITIONAL else name
-            for name, parameter in called_as.parameters.items()
+            for name, parameter in given_as.parameters.items()
         ]
 
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            given = args[is_method:]
+            owner = _name_owner(args[0]) if args and is_method and not is_class else ""
+            written = owner + function_name
             try:
                 bound = called_as.bind(*args, **kwargs)
             except TypeError:
-                raise _wrong_call(function.__name__, called_as, args, kwargs) from None
-            call = UNDER_WAY.set(PublicCall(function.__name__, dict(zip(places, args, strict=False)), kwargs))
+                raise _wrong_call(function_name, written, given_as, given, kwargs) from None
+            by_place = dict(zip(places, given, strict=False))
+            call = UNDER_WAY.set(PublicCall(function_name, by_place, kwargs, written))
             try:
-                for name, form in every:
-                    if name in bound.arguments:
-                        bound.arguments[name] = form.check(bound.arguments[name], name)
+                for argument, form in every:
+                    if argument in bound.arguments:
+                        bound.arguments[argument] = form.check(bound.arguments[argument], argument)
                 return function(*bound.args, **bound.kwargs)
             finally:
                 UNDER_WAY.reset(call)
@@ -147,6 +157,30 @@ def takes(**forms: Form | Sequence[Form]) -> Callable[[Callable[P, R]], Callable
         return checked
 
     return decorate
+
+
+def checked_calls(of_class: type[C]) -> type[C]:
+    """
+    Decorate the public methods of a class, and its `__init__`, by `takes`.
+
+    >>> @checked_calls
+    ... class Kettle:
+    ...     def boil(self, *, litres: float) -> None: ...
+    >>> try:
+    ...     Kettle().boil(liters=1)
+    ... except WrongCall as error:
+    ...     print(error.example)
+    kettle.boil(litres=1)
+    """
+    for name, member in list(vars(of_class).items()):
+        if isfunction(member) and (name == "__init__" or not name.startswith("_")):
+            setattr(of_class, name, takes()(member))
+    return of_class
+
+
+def _name_owner(owner: object) -> str:
+    """What stands before a method in a call."""
+    return f"{getattr(owner, '_in_calls', type(owner).__name__.lower())}."
 
 
 def _with_raises(docstring: str | None, forms: Sequence[tuple[str, Form]]) -> str | None:
@@ -168,8 +202,13 @@ def _with_raises(docstring: str | None, forms: Sequence[tuple[str, Form]]) -> st
 
 
 def _wrong_call(
-    function: str, called_as: Signature, args: tuple[object, ...], kwargs: Mapping[str, object]
+    function: str,
+    written: str,
+    called_as: Signature,
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
 ) -> WrongCall:
+    """The error about a call of a *function*, which a program has *written* so."""
     parameters = called_as.parameters
     by_place = [
         parameter.name
@@ -196,12 +235,25 @@ def _wrong_call(
                 values[near] = value
     is_mended = len(values) + len(placed) >= len({*kwargs, *placed}) and not set(needed) - set(values)
     named = [f"{name}={literal(name, value)}" for name, value in values.items()]
-    plain = [parameter.replace(annotation=Parameter.empty) for parameter in parameters.values()]
-    shown = Signature(plain)
-    example = f"{function}({', '.join([*placed, *named])})" if is_mended else None
-    return WrongCall(function, wrong, f"{function}{shown}", example)
+    shown = Signature([_without_types(parameter) for parameter in parameters.values()])
+    example = f"{written}({', '.join([*placed, *named])})" if is_mended else None
+    return WrongCall(function, wrong, f"{written}{shown}", example)
 
 
 def _is_needed(parameter: Parameter) -> bool:
     is_one = parameter.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
     return is_one and parameter.default is Parameter.empty
+
+
+class _Name(str):
+    """A name that stands in a signature as it is."""
+
+    __repr__ = str.__str__
+
+
+def _without_types(parameter: Parameter) -> Parameter:
+    """A parameter as a reader needs it: without its type, a function as its default by its name."""
+    default = parameter.default
+    if isfunction(default):
+        default = _Name(default.__name__)
+    return parameter.replace(annotation=Parameter.empty, default=default)

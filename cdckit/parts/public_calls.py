@@ -14,17 +14,22 @@ UNDER_WAY: ContextVar[PublicCall | None] = ContextVar("the public call under way
 
 
 class PublicCall(NamedTuple):
-    """A call of a public *function*, with its arguments by their place and by their name."""
+    """
+    A call of a public *function*, with its arguments by their place and by their name.
+
+    *written_as* is how a program names it, such as `ledger.apply`.
+    """
 
     function: str
     by_place: Mapping[str, object]
     by_name: Mapping[str, object]
+    written_as: str
 
     def written(self, values: Mapping[str, str]) -> str:
         """The call as a program has it, with other *values*, as they are written, for some arguments."""
         placed = [values.get(name) or literal(name, value) for name, value in self.by_place.items()]
         named = (f"{name}={values.get(name) or literal(name, value)}" for name, value in self.by_name.items())
-        return f"{self.function}({', '.join([*placed, *named])})"
+        return f"{self.written_as}({', '.join([*placed, *named])})"
 
 
 def called_function(function: str | None = None) -> str:
@@ -36,7 +41,7 @@ def called_function(function: str | None = None) -> str:
 @contextmanager
 def called(function: str) -> Iterator[None]:
     """Let errors name *function*: for what is public and no function, such as an attribute."""
-    token = UNDER_WAY.set(PublicCall(function, {}, {}))
+    token = UNDER_WAY.set(PublicCall(function, {}, {}, function))
     try:
         yield
     finally:

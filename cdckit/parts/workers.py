@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial, wraps
 from pathlib import Path
@@ -28,6 +29,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.util import inheritable_thread_target
 
 from cdckit.errors import CdcError
+from cdckit.parts import at_home
 from cdckit.parts.arguments import free_name, quoted
 from cdckit.parts.arrow_types import arrow_schema, make_batch, with_texts
 
@@ -64,12 +66,6 @@ class WorkerPlan:
         sent, marked = _without_null_lists(self.source)
         by = partial(_run_function, by=self.function, large=self.large, marked=marked)
         return sent.mapInArrow(by, self.columns)
-
-    def local_table(self) -> pa.Table:
-        """Make the rows in the memory of this program: for few, where to start tasks takes longer."""
-        rows = self.source.toArrow().to_batches()
-        results = self.function(_with_texts(rows, large=self.large))
-        return pa.Table.from_batches(results, arrow_schema(self.columns, large=self.large))
 
 
 class NoPackageInWorkers(CdcError, RuntimeError):
@@ -152,11 +148,6 @@ def _is_remote(spark: Any) -> bool:
 _REPORT = T.StructType().add("report", T.StringType())
 
 
-HOME_ROWS, HOME_BYTES = 20_000, 4 << 20
-"""So many rows, of a plan that reads so little as Spark holds it for, are worked on at home, in the memory of
-this program: to spread them over workers would take longer."""
-
-
 def worker_reports(
     source: DataFrame | WorkerPlan,
     work: Work,
@@ -201,12 +192,12 @@ def _few_rows(rows: DataFrame, order: Sequence[str | Column]) -> pa.Table | None
     if _is_remote(rows.sparkSession):
         return None
     sorted_rows = rows.coalesce(1).sortWithinPartitions(*order) if order else rows.coalesce(1)
-    some = sorted_rows.limit(HOME_ROWS + 1)
-    if _bytes_read(some) > HOME_BYTES:
+    some = sorted_rows.limit(at_home.WORK_ROWS + 1)
+    if _bytes_read(some) > at_home.WORK_BYTES:
         return None
     # Nobody knows how many rows come of one.
     few_rows = some.toArrow()
-    return few_rows if few_rows.num_rows <= HOME_ROWS else None
+    return few_rows if few_rows.num_rows <= at_home.WORK_ROWS else None
 
 
 def _bytes_read(rows: DataFrame) -> int:
@@ -327,10 +318,6 @@ def _pieces(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
     return [piece for some in halves for piece in _pieces(some)]
 
 
-_FEW = 1_000
-"""So many rows this program may hold, of plans that read much; more stay with the executors."""
-
-
 def compute_once(rows: DataFrame, *, few: bool = False) -> DataFrame | None:
     """
     Rows computed once and looked at again; None if there are none.
@@ -348,8 +335,8 @@ def compute_once(rows: DataFrame, *, few: bool = False) -> DataFrame | None:
     some = local_table(rows) if few else _few_rows(rows, ())
     if some is None:
         kept = rows.localCheckpoint()
-        some = local_table(kept.limit(_FEW + 1))
-        if some.num_rows > _FEW:
+        some = local_table(kept.limit(at_home.HELD_ROWS + 1))
+        if some.num_rows > at_home.HELD_ROWS:
             return kept
     if not some.num_rows:
         return None
@@ -394,7 +381,11 @@ def run_together(spark: SparkSession, work: Callable[[Item], Result], items: Ite
     """
     with ThreadPoolExecutor(_THREADS) as pool:
         # Each with a copy of the caller's properties: Spark notes there what a thread is running.
-        begun = [pool.submit(inheritable_thread_target(spark)(work), item) for item in items]
+        # And of its context, by which errors name the function that was called.
+        begun = [
+            pool.submit(inheritable_thread_target(spark)(partial(copy_context().run, work, item)))
+            for item in items
+        ]
         try:
             return [task.result() for task in begun]
         except BaseException:

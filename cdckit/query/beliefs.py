@@ -126,7 +126,7 @@ def diff_beliefs(
     +------+-----------------+--------------------+----------+--------+
     <BLANKLINE>
     """
-    then, now = (is_in_force(moment, SYSTEM_FROM, SYSTEM_TO) for moment in _moments(earlier, later))
+    then, now = (is_in_force(moment, SYSTEM_FROM, SYSTEM_TO) for moment in _instants(earlier, later))
     require_reader_keys(history_fields(table), keys, (*DIFFERING, *_LEARNT.values()))
     # What is believed at both moments differs in nothing, whatever stands around it.
     old_beliefs, new_beliefs = (
@@ -266,7 +266,7 @@ def error_durations(
     )
 
 
-def _moments(earlier: datetime, later: datetime) -> list[Column]:
+def _instants(earlier: datetime, later: datetime) -> list[Column]:
     """Two moments of knowledge as columns; raises unless both are aware, and one after the other."""
     first = microseconds(earlier, "earlier")
     last = microseconds(later, "later")

@@ -149,7 +149,7 @@ def _end_order(value: Column, other: Column) -> Column:
 
 _CHUNK = 32
 """So many neighbours are looked at together: a period is compared with at most twice as many in vain."""
-_FEW = 2 * _CHUNK
+_FEW_PERIODS = 2 * _CHUNK
 """Of a key that has no more periods, in both tables together, each is compared with each."""
 _HOUR = 3600
 _PERIOD = ("begins", "ends", "row")
@@ -185,9 +185,9 @@ def find_overlapping(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFra
 
 
 def _find_crowded_keys(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """The keys that have more periods than `_FEW`, each once."""
+    """The keys that have more periods than `_FEW_PERIODS`, each once."""
     both = a.select(*keys).unionByName(b.select(*keys))
-    counted = both.groupBy(*keys).agg(F.count(F.lit(1)).alias("many")).where(F.col("many") > _FEW)
+    counted = both.groupBy(*keys).agg(F.count(F.lit(1)).alias("many")).where(F.col("many") > _FEW_PERIODS)
     return counted.select(*(F.col(key).alias(f"same_{key}") for key in keys))
 
 

@@ -213,44 +213,15 @@ class _Line(NamedTuple):
     of_facts: list[Column]
 
 
-def _line(facts: DataFrame, group: LookupGroup, time: str, known: Column | None = None) -> _Line:
+def _line_up(facts: DataFrame, group: LookupGroup, time: str, known: Column | None = None) -> _Line:
     """Facts and versions; *time* is the facts' column that says when, *known* their moment of knowledge."""
-    places = {name: f"fact_{index}" for index, name in enumerate(facts.columns)}
-    # The time is there already, and a part of the key is, if it is compared as it stands.  Where rows are
-    # sorted and buffered, their width costs time, and so does each look into a struct.
-    for part, name in zip(group.key, group.columns, strict=True):
-        column = F.col(quoted(name))
-        if comparable(column, facts.schema[name].dataType) is column:
-            places[name] = part
-    places[time] = AT
+    places = _name_places(facts, group, time)
     there = (*group.key, AT)
     carried = [F.col(quoted(name)).alias(place) for name, place in places.items() if place not in there]
     knowledge = [] if known is None else [known.alias(KNOWN)]
-    beliefs = [] if known is None else [F.col(SYSTEM_FROM).alias(KNOWN), F.col(SYSTEM_TO).alias(FORGOTTEN)]
     key = key_columns(facts, group.columns)
     questions = facts.select(*key, F.col(quoted(time)).alias(AT), *knowledge, *carried)
-    # Those that are in force at some instant, and believed at some moment: the others answer nothing.
-    counts = (
-        is_ever_in_force()
-        if known is None
-        else is_ever_in_force() & is_period(F.col(SYSTEM_FROM), F.col(SYSTEM_TO))
-    )
-    # A deleted version is no answer; where somebody asks for the reason, it is one.
-    asks_why = [
-        any(lookup.reason is not None for lookup in group.of(place)) for place in range(len(group.sources))
-    ]
-    answers = [
-        source.history.where(counts if asks_why[place] else counts & ~F.col(DELETED)).select(
-            *key_columns(source.history, source.key),
-            F.lit(place).alias(SOURCE),
-            F.col(VALID_FROM).alias(AT),
-            F.col(VALID_TO).alias(UNTIL),
-            F.coalesce(F.col(DELETED), F.lit(True)).alias(IS_DELETED),
-            *beliefs,
-            F.struct(*(F.col(quoted(name)) for name in source.columns)).alias(_version(place)),
-        )
-        for place, source in enumerate(group.sources)
-    ]
+    answers = [_answers(group, place, beliefs=known is not None) for place in range(len(group.sources))]
     # The facts come first: a union takes the metadata of a column from its first table.
     rows = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), [questions, *answers])
     # All that workers make is nullable: no option of a lookup changes the schema.
@@ -263,6 +234,43 @@ def _line(facts: DataFrame, group: LookupGroup, time: str, known: Column | None 
     if len(group.key) > 1 or not isinstance(rows.schema[group.key[0]].dataType, T.IntegralType):
         return _Line(rows.withColumn(_GROUP, F.hash(*group.key)), [_GROUP, *group.key], of_facts)
     return _Line(rows, group.key, of_facts)
+
+
+def _name_places(facts: DataFrame, group: LookupGroup, time: str) -> dict[str, str]:
+    """
+    Name the columns of the line in which those of the facts are.
+
+    The time is there already, and a part of the key is, if it is compared as it stands.  Where rows are
+    sorted and buffered, their width costs time, and so does each look into a struct.
+    """
+    places = {name: f"fact_{index}" for index, name in enumerate(facts.columns)}
+    for part, name in zip(group.key, group.columns, strict=True):
+        column = F.col(quoted(name))
+        if comparable(column, facts.schema[name].dataType) is column:
+            places[name] = part
+    return {**places, time: AT}
+
+
+def _answers(group: LookupGroup, place: int, *, beliefs: bool) -> DataFrame:
+    """The versions of the source at a *place* that can answer, each in a struct beside its key and times."""
+    source = group.sources[place]
+    # Those that are in force at some instant, and believed at some moment: the others answer nothing.
+    counts, knowledge = is_ever_in_force(), list[Column]()
+    if beliefs:
+        counts &= is_period(F.col(SYSTEM_FROM), F.col(SYSTEM_TO))
+        knowledge = [F.col(SYSTEM_FROM).alias(KNOWN), F.col(SYSTEM_TO).alias(FORGOTTEN)]
+    # A deleted version is no answer; where somebody asks for the reason, it is one.
+    if all(lookup.reason is None for lookup in group.of(place)):
+        counts &= ~F.col(DELETED)
+    return source.history.where(counts).select(
+        *key_columns(source.history, source.key),
+        F.lit(place).alias(SOURCE),
+        F.col(VALID_FROM).alias(AT),
+        F.col(VALID_TO).alias(UNTIL),
+        F.coalesce(F.col(DELETED), F.lit(True)).alias(IS_DELETED),
+        *knowledge,
+        F.struct(*(F.col(quoted(name)) for name in source.columns)).alias(_version(place)),
+    )
 
 
 _GROUP = "group"
@@ -299,7 +307,7 @@ def _look_up(facts: DataFrame, lookup_group: LookupGroup, time: str, known: Colu
 
     All else waits in the JVM, where the versions are then put beside their facts.
     """
-    line, (group, *_), of_facts = _line(facts, lookup_group, time, known)
+    line, (group, *_), of_facts = _line_up(facts, lookup_group, time, known)
     together = line.repartition(group).sortWithinPartitions(group)
     arrow_schema(together.select(*lookup_group.key).schema)  # raises for a key that workers cannot be given
     hows = [LookupRule.from_lookup(lookup, place) for lookup, place in lookup_group.lookups]
@@ -362,7 +370,7 @@ def _in_force(facts: DataFrame, group: LookupGroup, time: str) -> DataFrame:
     the last one before it, and a version whose predecessor is still in force overlaps with it.  (If
     no version overlaps with the next one, none overlap: all of them last longer than an instant.)
     """
-    line, by, of_facts = _line(facts, group, time)
+    line, by, of_facts = _line_up(facts, group, time)
     # What this does not sort (keys with one upper half, times before 1970 or from 2106 on), the window does.
     line = _sort_by_number(line.repartition(by[0]), by[0], F.unix_seconds(AT))
     is_fact = F.col(SOURCE).isNull()

@@ -31,6 +31,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
+from cdckit.parts import at_home
 from cdckit.parts.arguments import free_name, quoted
 from cdckit.parts.arrow_types import arrow_type
 from cdckit.parts.workers import local_frame, worker_reports
@@ -43,12 +44,6 @@ Where = Mapping[str, Collection[Any] | tuple[Any, Any]]
 
 OUR_FILES = re.compile(r"cdc-[0-9a-f]{32}\.parquet")
 """The names of files that this package writes."""
-
-_FEW_ROWS, _FEW_BYTES, _BYTES_IN_MEMORY = 1_000, 1 << 20, 1 << 23
-"""
-What this program reads by itself, since for Spark to plan and to start tasks takes longer: so many rows in so
-many bytes of files, which are compressed, and which may be so many bytes in memory.
-"""
 
 _READING = {"datetimeRebaseMode": "CORRECTED", "parquet.page.verify-checksum.enabled": "true"}
 _NAME = b"cdckit.file"
@@ -329,7 +324,8 @@ def _parse_value(value: Any, kind: T.DataType) -> Any:
 def hold_few_rows(files: Iterable[File]) -> bool:
     """Tell whether files hold so few rows that they become part of the plan: it names no files then."""
     some = list(files)
-    return sum(file.rows for file in some) <= _FEW_ROWS and sum(file.size for file in some) <= _FEW_BYTES
+    size = sum(file.size for file in some)
+    return sum(file.rows for file in some) <= at_home.READ_ROWS and size <= at_home.READ_FILE_BYTES
 
 
 def read_spark(
@@ -339,7 +335,7 @@ def read_spark(
     true = true_names(table.stored)
     if hold_few_rows(files):
         few_rows = read_arrow(location, table, files, where)
-        if few_rows.nbytes <= _BYTES_IN_MEMORY:
+        if few_rows.nbytes <= at_home.READ_BYTES:
             return spark.createDataFrame(few_rows, true)
     # With its columns stated, Spark need not look into the files before it reads them.
     # What workers wrote does not say that its dates are as they are written.

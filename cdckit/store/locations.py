@@ -12,7 +12,6 @@ import errno
 import hashlib
 import os
 import re
-import shutil
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -153,15 +152,6 @@ class Location:
         """Delete one file; one that is gone already is none."""
         with suppress(FileNotFoundError):
             self.file_system().delete_file(self.path(path))
-
-    def delete_all(self) -> None:
-        """Delete everything that lies here, and the folder; nothing is done if it is not there."""
-        if self.local:
-            shutil.rmtree(self.root, ignore_errors=True)
-            return
-        # Object stores have no folders: one is there as long as files are.
-        for path in self.listed(recursive=True):
-            self.delete(path)
 
 
 def locate(location: str | Path, options: dict[str, str] | None, spark: SparkSession | None) -> Location:

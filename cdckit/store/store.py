@@ -37,7 +37,7 @@ from cdckit.store.locations import locate
 from cdckit.store.log import DeltaLog
 from cdckit.store.snapshot import Snapshot
 from cdckit.store.transaction import CommitResult, Transaction
-from cdckit.store.writing import SMALL, Rows
+from cdckit.store.writing import Rows
 
 Tables: TypeAlias = Snapshot | Transaction
 """Tables as a commit names them, or as a transaction has left them so far."""
@@ -219,13 +219,12 @@ class Store:
             transaction.accept(name)
             return transaction.commit(reads=()).version
 
-    def compact(self, name: str | None = None, *, below: int = SMALL) -> CommitResult:
+    def compact(self, name: str | None = None) -> CommitResult:
         """
         Write the small files of a table, or of all, together: those of one partition as one.
 
         Args:
             name: The table.
-            below: In bytes: how large a file may be and still be a small one.
 
         Returns:
             The commit; the base's number if there was nothing to do.
@@ -235,7 +234,7 @@ class Store:
         with self.begin() as transaction:
             names = [name] if name is not None else transaction.base.names()
             for table in names:
-                transaction.compact(table, below=below)
+                transaction.compact(table)
             return transaction.commit(reads=())
 
     def vacuum(self, older_than: timedelta = timedelta(days=7)) -> list[str]:

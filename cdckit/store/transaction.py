@@ -59,7 +59,15 @@ from cdckit.store.files import OUR_FILES, File, Table, Target, Where, read_spark
 from cdckit.store.locations import SCRATCH, Location, folder_name
 from cdckit.store.log import CommittedTable, Plan, first_answer, missing_columns
 from cdckit.store.snapshot import Snapshot
-from cdckit.store.writing import SMALL, Rows, WriteResult, row_columns, rows_of_groups, small_files, write
+from cdckit.store.writing import (
+    SMALL_FILE,
+    Rows,
+    WriteResult,
+    row_columns,
+    rows_of_groups,
+    small_files,
+    write,
+)
 
 Scope = str | tuple[str, Mapping[str, Collection[Any]]]
 """
@@ -380,7 +388,6 @@ class Transaction:
         self,
         name: str,
         *,
-        below: int = SMALL,
         files: int = 2,
         only: Collection[tuple[tuple[str, str | None], ...]] | None = None,
     ) -> WriteResult:
@@ -389,7 +396,6 @@ class Transaction:
 
         Args:
             name: The table.
-            below: In bytes: how large a file may be and still be a small one.
             files: How many small ones a partition must have at least.
             only: The partitions that are meant, each by its columns and their values; all without it.
         """
@@ -401,7 +407,7 @@ class Transaction:
             )
             groups = [
                 group
-                for group in small_files(some, below, files, self._file_rows(name))
+                for group in small_files(some, SMALL_FILE, files, self._file_rows(name))
                 if only is None or tuple(group[0].partition_texts().items()) in only
             ]
             if groups:

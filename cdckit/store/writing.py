@@ -32,7 +32,7 @@ from cdckit.store.locations import Location
 Rows: TypeAlias = DataFrame | WorkerPlan | Any
 """What can be written: rows of Spark, what workers make, or a small `pyarrow.Table` of this program."""
 
-SMALL = 32 << 20
+SMALL_FILE = 32 << 20
 """Bytes: a file of fewer is a small one."""
 
 _ROWS_AT_ONCE = 1 << 16

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from cdckit.errors import InvalidArgument, UnfitList
-from cdckit.ledger import Ledger, UnfinishedErasure, UnknownEntities, erasure, ledger
+from cdckit.ledger import Ledger, UnfinishedErasure, UnknownEntities, erasure, ledger, upkeep
 from cdckit.outputs import scd_type_2
 from cdckit.store import ForeignChange, NoSuchTable, OtherKind, Store
 from cdckit.store import erasure as store_erasure
@@ -314,15 +314,15 @@ def test_a_batch_that_an_erasure_overtakes_is_taken_without_them(
 ) -> None:
     """What it had read is gone: it begins again, and finds the tombstone."""
     more = told(spark, (7, "late007.", 9), (8, "late008.", 9))
-    real, calls = ledger.Upkeep.take, list[int]()
+    real, calls = upkeep.write_batch, list[int]()
 
-    def overtaken(self: Any, rows: DataFrame) -> Any:
+    def overtaken(*given: Any) -> Any:
         calls.append(1)
         if len(calls) == 1:
             copy.erase(keys=[{"h": 7}], **WHO)
-        return real(self, rows)
+        return real(*given)
 
-    monkeypatch.setattr(ledger.Upkeep, "take", overtaken)
+    monkeypatch.setattr(upkeep, "write_batch", overtaken)
     assert copy.apply(more).news == 1
     assert len(calls) == 2
     copy.vacuum(timedelta(0))

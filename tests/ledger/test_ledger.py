@@ -27,8 +27,8 @@ from cdckit import (
     why,
     with_priorities,
 )
-from cdckit.errors import InvalidArgument, WrongColumnType
-from cdckit.ledger import Ledger
+from cdckit.errors import InvalidArgument, WrongCall, WrongColumnType
+from cdckit.ledger import Ledger, Pending
 from cdckit.model.unions import unite
 from cdckit.store import BatchIdReused, DamagedTable, ForeignChange, NoSuchTable, OtherKind, Store
 from support.histories import Row, assert_folds_to, to_dataframe, to_rows
@@ -499,3 +499,50 @@ def test_a_source_that_nobody_speaks_for_is_told_at_the_first_batch(
     (told,) = [one for one in caplog.messages if "would do nothing" in one]
     assert told.endswith("would do nothing for 'mlil', 'shpo': the changes come from 'mill', 'shop'.")
     assert ledger.changes().schema["priority"].metadata == {}
+
+
+def test_a_call_that_was_overtaken_counts_as_the_later_one(spark: SparkSession, tmp_path: Path) -> None:
+    """Another writer's file came between, whose row has the greater number: it is the earlier file."""
+    at = "2024-01-01 10:00:00"
+
+    def file(*rows: tuple[str, int, str]) -> DataFrame:
+        table = pd.DataFrame(rows, columns=["op", "id", "v"]).assign(at=at)
+        return changes_from(
+            table, keys=["id"], sequence_by="at", apply_as_deletes="op = 'D'", column_list=["v"]
+        )
+
+    ledger, other = (Ledger(spark, tmp_path, entity="e", keys=["id"], buckets=1) for _ in range(2))
+    ledger.apply(file(("I", 1, "a")))
+    others = [file(("U", 2, "b"), ("U", 3, "c"), ("U", 1, "d"))]
+
+    def gate(_: Pending) -> None:
+        if others:
+            other.apply(others.pop())
+
+    assert ledger.apply(file(("D", 1, "a")), gate=gate).version == 3
+    assert ledger.history({"id": 1}).select("deleted_indicator").collect() == [(True,)]
+
+
+def test_a_copy_of_a_log_takes_other_changes(spark: SparkSession, tmp_path: Path) -> None:
+    """The guids of a log are made of the keys: what comes without them is about the same entities."""
+    first, copy = (opened(spark, tmp_path / name, buckets=1) for name in ("first", "copy"))
+    first.apply(prices(spark, price(1, 1, "a")))
+    copy.apply(first.changes())
+    copy.apply(prices(spark, price(1, 2, "b")))
+    assert shown(copy.history()) == [(1, "a", 1, 2, False), (1, "b", 2, None, False)]
+
+
+def test_a_call_with_a_misspelt_argument_says_which_is_meant(spark: SparkSession, tmp_path: Path) -> None:
+    """As the functions do; a mistake within a call of a ledger is shown in that call."""
+    with pytest.raises(WrongCall, match=r"^Ledger\(\) cannot .*key is no argument \(is it keys\?\)"):
+        Ledger(spark, tmp_path, entity="e", key=["h"])  # type: ignore[call-arg]
+    ledger = opened(spark, tmp_path)
+    changes = prices(spark, price(1, 1, "a"))
+    with pytest.raises(WrongCall, match=r"^apply\(\) cannot .* \(is it gate\?\)") as refused:
+        ledger.apply(changes, gat=None)  # type: ignore[call-arg]
+    assert refused.value.example == "ledger.apply(changes, gate=None)"
+    ledger.apply(changes)
+    with pytest.raises(WrongCall, match=r"called as ledger.as_of\(valid_at, key=None, \*, deletes=False\)"):
+        ledger.as_of(datetime(2024, 1, 1, tzinfo=UTC), delets=True)  # type: ignore[call-arg]
+    with pytest.raises(InvalidArgument, match=r"do: ledger.as_of\(datetime\(2024, 1, 1, tzinfo=UTC\)\)"):
+        ledger.as_of(datetime(2024, 1, 1))

@@ -140,3 +140,19 @@ def test_a_key_that_becomes_a_number_is_refused(spark: SparkSession, tmp_path: P
     with pytest.raises(WrongColumnType, match=r"apply_list\(\) needs the column data.id as string"):
         ledger.apply_list(pd.DataFrame({"id": [7, 7]}), taken_at=DAY[1])
     assert ledger.lists().count() == 1
+
+
+@pytest.mark.parametrize("empty_first", [False, True], ids=["values first", "nothing first"])
+def test_an_empty_column_of_texts_has_the_type_of_the_values(
+    empty_first: bool, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark reads a column of a CSV file as texts where it has no values that night."""
+    ledger = opened(spark, tmp_path)
+    full = spark.sql("select 1 as id, 5L as stock, timestamp'2024-01-05 12:00:00' as since")
+    empty = spark.sql("select 1 as id, cast(null as string) as stock, cast(null as string) as since")
+    for at, rows in zip(DAY, [empty, full] if empty_first else [full, empty], strict=False):
+        ledger.apply_list(rows, taken_at=at)
+    history = ledger.history().select("stock", "since").orderBy("valid_from_timestamp")
+    assert history.schema.simpleString() == "struct<stock:bigint,since:timestamp>"
+    stocks = [row["stock"] for row in history.collect()]
+    assert stocks == ([None, 5] if empty_first else [5, None])

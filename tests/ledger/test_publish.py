@@ -26,8 +26,8 @@ def test_only_what_was_touched_is_written(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_workers: None
 ) -> None:
     """And twice nothing."""
-    monkeypatch.setattr(publication, "_FILE", 1000)
-    monkeypatch.setattr(publication, "_FEW", 1000)
+    monkeypatch.setattr(published, "_FILE", 1000)
+    monkeypatch.setattr(published, "_SMALL_FILES", 1000)
     ledger, target = opened(spark, tmp_path / "ledger"), tmp_path / "target"
     ledger.apply(told(spark, *((n, n, 1) for n in range(300))))
     assert ledger.publish(target) == 1

@@ -7,14 +7,16 @@ from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
-from cdckit import Ledger
+from cdckit import Ledger, changes_from
 from cdckit.errors import WrongColumnType
 from cdckit.ledger.kind import Kind
 from cdckit.ledger.log_rows import require_keys_keep_their_texts, require_times_stay
+from cdckit.ledger.upkeep import apply_within
 from cdckit.store.columns import unite_columns
 from cdckit.store.errors import NotStorable
 
@@ -92,3 +94,18 @@ def test_the_same_days_as_dates_and_as_instants_are_no_news(spark: SparkSession,
     taken = zip(nights, (dates, instants, dates), strict=True)
     assert [ledger.apply_list(rows, taken_at=at).news for at, rows in taken] == [1, 0, 0]
     assert ledger.history().select("day").collect() == [(datetime(2024, 5, 1),)]
+
+
+def test_numbers_where_a_door_had_times_become_texts(spark: SparkSession, tmp_path: Path) -> None:
+    """What a source has altered must not be refused: the two stand beside each other as they were."""
+    ledger = Ledger(spark, tmp_path, entity="e", keys=["id"], buckets=1)
+    times = pd.DataFrame({"id": [1], "at": [datetime(2024, 3, 18, tzinfo=UTC)]})
+    numbers = pd.DataFrame({"id": [1], "at": [19800]})
+    for day, table in enumerate((times, numbers), 1):
+        changes = changes_from(table, keys=["id"], effective=datetime(2024, 4, day, tzinfo=UTC))
+        with ledger.store.begin() as transaction:
+            reads = apply_within(transaction, Kind("e", ("id",), 1, False), changes)
+            transaction.commit(reads=reads)
+    history = ledger.history().orderBy("valid_from_timestamp").select("at").collect()
+    assert [row["at"] for row in history] == ["2024-03-18 00:00:00", "19800"]
+    ledger.check(deep=True)

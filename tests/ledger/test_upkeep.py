@@ -49,9 +49,11 @@ class Bucket:
         names = list(FIELDS)
         place = locate(folder, None, None)
         self.targets = Targets(
-            log=Target(place, "log", log, (BUCKET,)),
-            history=Target(place, "history", stored_history_columns(data), (BUCKET, OPEN)),
-            unborn=Target(place, "unborn", UNBORN_SCHEMA, (BUCKET,)),
+            tables={
+                "log": Target(place, "log", log, (BUCKET,)),
+                "history": Target(place, "history", stored_history_columns(data), (BUCKET, OPEN)),
+                "unborn": Target(place, "unborn", UNBORN_SCHEMA, (BUCKET,)),
+            },
             layout=Layout(
                 fields=tuple(names),
                 keys=tuple(names.index(key) for key in KEYS),

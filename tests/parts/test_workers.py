@@ -18,7 +18,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.parts import workers
+from cdckit.parts import at_home, workers
+from cdckit.parts.calls import takes
+from cdckit.parts.public_calls import called_function
 from cdckit.parts.workers import WorkerPlan, run_together
 
 # Spark's workers cannot import a module of the tests: what they are to run travels by value.
@@ -98,9 +100,9 @@ def test_few_rows_are_worked_on_at_home_and_others_by_workers(
         for some in together
         for third in range(3)
     )
-    monkeypatch.setattr(workers, "HOME_ROWS", 6)
+    monkeypatch.setattr(at_home, "WORK_ROWS", 6)
     assert said(rows)[0]
-    monkeypatch.setattr(workers, "HOME_ROWS", 5)
+    monkeypatch.setattr(at_home, "WORK_ROWS", 5)
     assert not said(rows)[0]
 
 
@@ -226,3 +228,12 @@ def test_a_large_batch_comes_in_parts_that_offsets_of_32_bits_can_tell(
     parts = list(workers._with_texts([batch], large=False))
     assert [part.column("t").type for part in parts] == [pa.string()] * len(parts)
     assert [part.column("t").to_pylist() for part in parts] == [texts[:2], texts[2:3], texts[3:4], texts[4:]]
+
+
+def test_what_works_beside_others_raises_in_the_name_of_the_same_call(spark: SparkSession) -> None:
+    @takes()
+    def receive() -> list[str]:
+        """Ask each of two threads by which name it would raise."""
+        return run_together(spark, lambda _: called_function(), [1, 2])
+
+    assert receive() == ["receive", "receive"]

@@ -45,12 +45,11 @@ from cdckit import (
     with_priorities,
 )
 from cdckit.datahub import runs
-from cdckit.ledger import publication
+from cdckit.ledger import published
 from cdckit.model import find_missing_positions, find_unused_priorities
 from cdckit.outputs import periodic_snapshots, scd_type_2
-from cdckit.parts import workers
+from cdckit.parts import at_home
 from cdckit.quality import check_all
-from cdckit.store import files
 from support.doors import AT, BAD, SHELLS, records
 from support.placement import rows_by_place
 from support.rdss_messages import as_bytes, changed, message
@@ -348,11 +347,11 @@ def worlds(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dic
 @pytest.fixture
 def nothing_is_few(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Any:
     """What is bounded by a number of the code, or of Spark, is so by a number below that of the test."""
-    monkeypatch.setattr(workers, "_FEW", 10)
-    monkeypatch.setattr(workers, "HOME_BYTES", 10)
+    monkeypatch.setattr(at_home, "HELD_ROWS", 10)
+    monkeypatch.setattr(at_home, "WORK_BYTES", 10)
     monkeypatch.setattr(runs, "FEW_STATEMENTS", 10)
-    monkeypatch.setattr(files, "_FEW_ROWS", 10)
-    monkeypatch.setattr(publication, "_FILE", 5_000)
+    monkeypatch.setattr(at_home, "READ_ROWS", 10)
+    monkeypatch.setattr(published, "_FILE", 5_000)
     names = [
         f"spark.sql.{name}" for name in ("autoBroadcastJoinThreshold", "adaptive.autoBroadcastJoinThreshold")
     ]

@@ -6,16 +6,15 @@ from pathlib import Path
 
 import pytest
 
-import cdckit.parts.workers
-import cdckit.store.files
+from cdckit.parts import at_home
 from cdckit.store import Store
 
 
 @pytest.fixture(autouse=True)
 def _all_is_read_by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables of tests are small, and would be read without it; and written, which workers do here."""
-    monkeypatch.setattr(cdckit.store.files, "_FEW_ROWS", 0)
-    monkeypatch.setattr(cdckit.parts.workers, "HOME_BYTES", -1)
+    monkeypatch.setattr(at_home, "READ_ROWS", 0)
+    monkeypatch.setattr(at_home, "WORK_BYTES", -1)
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-import cdckit.store.files
 import cdckit.store.writing
 from cdckit.errors import InvalidArgument
+from cdckit.parts import at_home
 from cdckit.parts.workers import WorkerPlan
 from cdckit.store import NotStorable, Store
 from cdckit.store.files import sum_digests
@@ -61,7 +61,7 @@ EVERY_TYPE = """select i as n, cast(i as tinyint) as n8, cast(i as smallint) as 
 def test_values_of_every_type_come_back(
     spark: SparkSession, store: Store, monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
-    monkeypatch.setattr(cdckit.store.files, "_FEW_ROWS", few)
+    monkeypatch.setattr(at_home, "READ_ROWS", few)
     texts = ", ".join(f"({number}, '{each}')" for number, each in enumerate(INSTANTS))
     rows = spark.sql(EVERY_TYPE.format(texts))
     write(store, "all", rows)
@@ -296,8 +296,6 @@ def test_small_files_become_one(spark: SparkSession, store: Store) -> None:
     write(store, "t", spark.sql("select 6 as n, 0 as part, 'new' as more"))
     before = store.snapshot()
     assert len(before.files("t")) == 3
-    store.compact(below=100)
-    assert len(store.snapshot().files("t")) == 3, "those of 100 bytes and more are not small"
     store.compact()
     assert sorted(one.rows for one in store.snapshot().files("t")) == [3, 4]
     assert shown(store.snapshot().read("t")) == shown(before.read("t"))

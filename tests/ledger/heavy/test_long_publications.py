@@ -24,10 +24,10 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-import cdckit.store.files
 from cdckit import Ledger, changes_from
-from cdckit.ledger import publication, published
+from cdckit.ledger import published
 from cdckit.outputs import periodic_snapshots, scd_type_1, scd_type_2
+from cdckit.parts import at_home
 from cdckit.parts.arguments import quoted
 from cdckit.store import ForeignChange
 from support.histories import plain, to_dataframe
@@ -47,9 +47,9 @@ def test_it_is_what_the_form_makes_of_the_history(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """In order, late, rebuilt, compacted, adopted; now and then a batch or two are published together."""
-    monkeypatch.setattr(cdckit.store.files, "_FEW_ROWS", 0)
-    monkeypatch.setattr(publication, "_FILE", 2000)
-    monkeypatch.setattr(publication, "_FEW", 6)
+    monkeypatch.setattr(at_home, "READ_ROWS", 0)
+    monkeypatch.setattr(published, "_FILE", 2000)
+    monkeypatch.setattr(published, "_SMALL_FILES", 6)
     chance = random.Random(seed)
     forms = {"versions": scd_type_2, "current": scd_type_1, "snapshots": SNAPSHOTS}
     targets = {tmp_path / name: form for name, form in forms.items()}

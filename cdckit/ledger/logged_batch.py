@@ -1,0 +1,198 @@
+"""A batch of changes as files of a ledger's log that no commit names yet, and how workers write them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+
+from cdckit.ledger.columns import BUCKET, CONTENT, EVERY, LEDGER_REJECT_SCHEMA, LISTED
+from cdckit.ledger.flat_rows import flatten_structs, nest_structs
+from cdckit.ledger.kind import Kind
+from cdckit.ledger.log_rows import with_call_numbers
+from cdckit.ledger.tasks import select_rows, with_columns
+from cdckit.ledger.tombstones import REFUSED_SCHEMA, VERDICT, refused_rows, with_verdicts
+from cdckit.merging.arrow_changes import GUID, SNAPSHOT
+from cdckit.model.changes import TABLE, TRUNCATE
+from cdckit.model.records import REJECT
+from cdckit.parts.arrays import bools, ints
+from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.workers import worker_reports
+from cdckit.store import File, Transaction
+from cdckit.store.columns import as_columns, true_names
+from cdckit.store.files import Target, to_signed
+from cdckit.store.writing import OpenFiles, parse_report
+
+
+@dataclass(frozen=True)
+class LoggedBatch:
+    """
+    Changes that were written into files of the log.
+
+    Args:
+        files: Each holds changes of one bucket.
+        digest: Of the batch: the sum over its rows, whatever their order.
+        lists: Of which full lists there are changes: the source and the instant of each.
+        refused: Files of the table of changes that were refused.
+        rejects: Files of the table of rejects.
+        call: The number that the rows of tables among them have; None without such rows.
+        made_for: What the files depend on: the ledger, its log, its tombstones and its rejects.
+    """
+
+    files: list[File]
+    digest: int
+    lists: list[tuple[str | None, int]]
+    refused: list[File]
+    rejects: list[File]
+    call: int | None
+    made_for: tuple[object, ...]
+
+    def fits(self, tables: Transaction, kind: Kind, log: Target, call: int | None) -> bool:
+        """Tell whether the files can be used in a transaction that comes after one that was overtaken."""
+        # A table that an overtaken commit was to make is not there.
+        lacks_table = bool(self.rejects) and not tables.has(kind.rejects)
+        return self.made_for == _made_for(tables, kind, log) and self.call in (None, call) and not lacks_table
+
+    def keep_aside(self, tables: Transaction, kind: Kind) -> None:
+        """Let the tables of refused changes and of rejects have what was written to them."""
+        for name, files in ((kind.refused, self.refused), (kind.rejects, self.rejects)):
+            if files:
+                tables.adopt(name, files)
+
+
+def _made_for(tables: Transaction, kind: Kind, log: Target) -> tuple[object, ...]:
+    return kind, log, *(tables.base.named.get(name) for name in (kind.erased, kind.rejects))
+
+
+def write_batch(
+    tables: Transaction, kind: Kind, log: Target, rows: DataFrame, call: int | None = None
+) -> LoggedBatch:
+    """
+    Let workers write rows of `to_log_rows`, a file for each bucket; one job, of many a shuffle.
+
+    *call* is the number of the call of `Ledger.apply`, which rows of tables get.
+    """
+    made_for = _made_for(tables, kind, log)
+    rows = rows if call is None else with_call_numbers(rows, call)
+    has_rejects = REJECT in rows.columns
+    beside = [CONTENT, LISTED, *([REJECT] if has_rejects else [])]
+    wanted = T.StructType([*true_names(log.stored), *(rows.schema[name] for name in beside)])
+    if not _has_types(rows.schema, wanted):
+        rows = as_columns(rows, wanted)
+    rows = with_verdicts(rows, tables, kind)
+    aside = _Aside(
+        tables.target(kind.refused, REFUSED_SCHEMA) if VERDICT in rows.columns else None,
+        tables.target(kind.rejects, LEDGER_REJECT_SCHEMA) if has_rejects else None,
+    )
+    write = partial(_write_changes, columns=rows.schema, buckets=kind.buckets, target=log, aside=aside)
+    # However many partitions they come in: a file for each of those and bucket would be thousands.
+    reports = worker_reports(flatten_structs(rows), write, large=True, by=[BUCKET])
+
+    def files(name: str, target: Target | None) -> list[File]:
+        if target is None:
+            return []
+        return parse_report((file for report in reports for file in report[name]), target)
+
+    refused, rejects = files("refused", aside.refused), files("rejects", aside.rejects)
+    if has_rejects and not rejects and not tables.base.has(kind.rejects):
+        tables.drop(kind.rejects)
+    return LoggedBatch(
+        files("files", log),
+        to_signed(sum(report["content"] for report in reports)),
+        sorted({(source, at) for report in reports for source, at in report["lists"]}, key=str),
+        refused,
+        rejects,
+        call if any(report["of_tables"] for report in reports) else None,
+        made_for,
+    )
+
+
+def _has_types(rows: T.DataType, columns: T.DataType) -> bool:
+    """Tell whether the rows need no cast; fields that they lack, they lack."""
+    if isinstance(rows, T.StructType) and isinstance(columns, T.StructType):
+        wanted = {field.name: field.dataType for field in columns}
+        return all(field.name in wanted and _has_types(field.dataType, wanted[field.name]) for field in rows)
+    given, other = (arrow_schema(T.StructType().add("x", kind)).field(0).type for kind in (rows, columns))
+    return bool(given == other)
+
+
+# In the workers --------------------------------------------------------------------------------------------
+
+
+class _Aside(NamedTuple):
+    """Where rows go that are not logged; None where there are no such ones."""
+
+    refused: Target | None
+    rejects: Target | None
+
+
+def _write_changes(
+    batches: Iterable[pa.RecordBatch],
+    columns: T.StructType,
+    buckets: int,
+    target: Target,
+    aside: _Aside,
+) -> Iterator[dict[str, Any]]:
+    content, lists, of_tables = 0, set[tuple[str | None, int]](), False
+    with ExitStack() as stack:
+        files, refused, rejects = (
+            None if table is None else stack.enter_context(OpenFiles(table)) for table in (target, *aside)
+        )
+        assert files is not None
+        for batch in (nest_structs(flat, columns) for flat in batches):
+            content += int(ints(batch.column(CONTENT)).sum(dtype=np.int64))
+            lists |= _named_lists(batch)
+            of_tables |= bool(pc.any(pc.equal(batch.column("arrival").field("topic"), TABLE)).as_py())
+            if refused is not None:
+                refused.take(refused_rows(batch))
+                batch = batch.filter(batch.column(VERDICT).is_null())
+            if rejects is not None:
+                rejects.take(_reject_rows(batch))
+                batch = batch.filter(batch.column(REJECT).is_null())
+            for rows in _copy_truncates(batch, buckets):
+                files.take(rows)
+        names = {"files": files, "refused": refused, "rejects": rejects}
+        written = {
+            name: [] if open_files is None else open_files.close() for name, open_files in names.items()
+        }
+    yield {**written, "content": content, "lists": list(lists), "of_tables": of_tables}
+
+
+def _reject_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rejects among changes, in the columns of `LEDGER_REJECT_SCHEMA`."""
+    some = batch.filter(batch.column(REJECT).is_valid())
+    reject = some.column(REJECT)
+    parts = {field.name: reject.field(field.name) for field in reject.type}
+    return pa.RecordBatch.from_pydict({**parts, "source": some.column("source")})
+
+
+def _copy_truncates(changes: pa.RecordBatch, buckets: int) -> Iterator[pa.RecordBatch]:
+    """The changes, of each truncate a copy for every bucket."""
+    is_truncate = bools(pc.equal(changes.column("operation"), TRUNCATE))
+    if not (SNAPSHOT in changes.schema.names and is_truncate.any()):
+        yield changes
+        return
+    yield select_rows(changes, ~is_truncate)
+    some = select_rows(changes, is_truncate)
+    every = pa.array([EVERY] * some.num_rows, changes.schema.field(GUID).type)
+    for bucket in range(buckets):
+        bucket_column = pa.array([bucket] * some.num_rows, changes.schema.field(BUCKET).type)
+        yield with_columns(some, {GUID: every, BUCKET: bucket_column})
+
+
+def _named_lists(batch: pa.RecordBatch) -> set[tuple[str | None, int]]:
+    """The source and the instant of each list of which there are changes."""
+    at = batch.column(LISTED)
+    if at.null_count == len(at):
+        return set()
+    some = pa.table({"source": batch.column("source"), "at": at}).filter(at.is_valid())
+    rows = some.group_by(["source", "at"]).aggregate([]).to_pylist()
+    return {(row["source"], row["at"]) for row in rows}
