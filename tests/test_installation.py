@@ -86,8 +86,8 @@ def test_every_name_is_where_the_stub_says() -> None:
 @pytest.mark.parametrize(
     ("package", "call", "extra"),
     [
-        ("fastavro", "cdckit.replicate", "avro"),
-        ("datafusion", "cdckit.databus", "avro"),
+        ("datafusion", "cdckit.replicate", "avro"),
+        ("fastavro", "cdckit.databus", "avro"),
         ("jsonschema_rs", "cdckit.rdss.validate(b'{\"messageHeader\": {}}', now=datetime.now(UTC))", "rdss"),
     ],
 )
@@ -125,7 +125,7 @@ def test_workers_start_where_no_extra_is_installed() -> None:
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     first, second = done.stdout.splitlines()
     assert first == "merge decode True"
-    assert second.startswith("Avro needs fastavro, which the extra `avro` brings")
+    assert second.startswith("Avro needs datafusion, which the extra `avro` brings")
 
 
 WITHOUT_JVM = """

@@ -131,12 +131,17 @@ class Ledgers(dict[str, View]):
         raise InvalidArgument("ledgers", "a name", f"one of {', '.join(self) or 'none yet'}", name)
 
 
+def is_overdue(waited: Column, wait: timedelta) -> Column:
+    """Tell whether something waited for too long; also if nobody can tell how long: else it had no end."""
+    return F.coalesce(waited > F.lit(wait), F.lit(True))
+
+
 def give_up_overdue(
     waiting: DataFrame, since: Column, now: datetime, wait: timedelta
 ) -> tuple[DataFrame, int]:
     """What waits, that given up which waits *since* longer than *wait*; and how many records that are."""
     instant = require_instant(now, "now")
-    overdue = F.col(GIVEN_UP).isNull() & (instant - since > F.lit(wait))
+    overdue = F.col(GIVEN_UP).isNull() & is_overdue(instant - since, wait)
     given_up = F.when(overdue, instant).otherwise(F.col(GIVEN_UP))
     return waiting.withColumn(GIVEN_UP, given_up), waiting.where(overdue).count()
 
@@ -302,7 +307,8 @@ class Shell(ABC):
 
         Args:
             now: The instant at which waiting is measured, aware; without it the clock's.
-            wait: How long a record may wait (see `waiting`); without it as long as is usual for the door.
+            wait: How long a record may wait (see `waiting`); without it as long as is usual for the door.  Of
+                one without a time nobody can tell, so it is given up.
         """
         at = datetime.now(UTC) if now is None else now
         require_instant(at, "now")

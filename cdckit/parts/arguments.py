@@ -162,6 +162,12 @@ def require_name(name: str, argument: str, *, function: str | None = None) -> st
     return name
 
 
+def require_names(names: Collection[str] | None, argument: str, *, function: str | None = None) -> None:
+    """Raise `InvalidArgument` for one text, each letter of which would be a name."""
+    if isinstance(names, str):
+        raise InvalidArgument(function, argument, "a collection of names", names)
+
+
 class StreamBatch(str):
     """The id of a batch of a stream, which Spark counts: only the last one can come a second time."""
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from cdckit.model.faults import Findings, error_columns
 from cdckit.parts import avro
-from cdckit.parts.arrays import Bools, bools
+from cdckit.parts.arrays import NEVER, Bools, Ints, bools
 from cdckit.parts.arrow_widening import to_common_type
 from cdckit.parts.avro.schema import empty_bytes
 from cdckit.replicate.envelopes import DATA, Envelopes, ReplicateFault, open_envelopes
@@ -35,18 +35,16 @@ class Reading:
         table: The table.
         json_topics: The topics whose messages in JSON form are of it.
         topics: The topics whose messages in Avro form may be of it; all for None.
-        loaded_at: From when on the rows of a full load are true, in microseconds.
         unreadable: Whether records that hold no envelope are among the rows, as rejects.
     """
 
     table: Table
     json_topics: Collection[str] = ()
     topics: Collection[str] | None = None
-    loaded_at: int | None = None
     unreadable: bool = False
 
 
-def read_rows(batches: Iterable[pa.RecordBatch], reading: Reading) -> Iterator[pa.RecordBatch]:
+def read_messages(batches: Iterable[pa.RecordBatch], reading: Reading) -> Iterator[pa.RecordBatch]:
     """The rows of a table among records: their columns, with the bytes of rejects, and `row_types`."""
     table = reading.table
     for records in batches:
@@ -56,17 +54,18 @@ def read_rows(batches: Iterable[pa.RecordBatch], reading: Reading) -> Iterator[p
         is_data = is_sound & bools(pc.equal(opened.type, DATA))
         in_json = is_data & bools(pc.equal(opened.form, "json")) & _is_in(records, reading.json_topics)
         in_avro = is_data & bools(pc.equal(opened.form, "avro")) & _is_in(records, reading.topics)
-        for place, version in enumerate(table.versions):
-            of_version = in_avro & bools(pc.equal(opened.schema_id, version.schema_id))
-            chosen = pa.array(of_version & _is_in_time(records.column("timestamp"), version))
+        instants = pc.fill_null(records.column("timestamp").cast(pa.int64()), NEVER)
+        instants = instants.to_numpy(zero_copy_only=False)
+        for index, version in enumerate(table.versions):
+            is_of_id = in_avro & bools(pc.equal(opened.schema_id, version.schema_id))
+            chosen = pa.array(is_of_id & _is_in_time(instants, version))
             if chosen.true_count:
-                yield from _avro_rows(opened.message.filter(chosen), records.filter(chosen), reading, place)
-        if in_json.any():
-            chosen = pa.array(in_json)
-            messages = read_json(opened.message.filter(chosen), table)
-            # They name no version: they are read as of the newest, whose ordinals hold those of the others.
-            place = len(table.versions) - 1
-            yield make_rows(messages, records.filter(chosen), table, place, reading.loaded_at)
+                yield from _avro_rows(opened.message.filter(chosen), records.filter(chosen), table, index)
+        newest = _newest_versions(instants, table)
+        for index in np.unique(newest[in_json]).tolist():
+            chosen = pa.array(in_json & (newest == index))
+            messages = read_json(opened.message.filter(chosen), table, index)
+            yield make_rows(messages, records.filter(chosen), table, index)
         if reading.unreadable and opened.findings:
             yield _unreadable_rows(records, opened, table)
 
@@ -77,11 +76,22 @@ def _is_in(records: pa.RecordBatch, topics: Collection[str] | None) -> Bools:
     return bools(pc.is_in(records.column("topic"), pa.array(list(topics), pa.string())))
 
 
-def _is_in_time(timestamps: pa.Array, version: TableVersion) -> Bools:
+def _is_in_time(instants: Ints, version: TableVersion) -> Bools:
     """Find the records that came while the schema id meant this *version*; without a time, of the last."""
-    micros = pc.fill_null(timestamps.cast(pa.int64()), np.iinfo(np.int64).max).to_numpy(zero_copy_only=False)
-    begun: Bools = np.ones(len(micros), dtype=bool) if version.since is None else micros >= version.since
-    return begun if version.until is None else begun & (micros < version.until)
+    begun: Bools = np.ones(len(instants), dtype=bool) if version.since is None else instants >= version.since
+    return begun if version.until is None else begun & (instants < version.until)
+
+
+def _newest_versions(instants: Ints, table: Table) -> Ints:
+    """
+    Find the version that was the table's newest when each record came; the first for what came before it.
+
+    A message in JSON form names no version: it is read by what was said last of its table, as one in Avro
+    form is by what was said last of its id.
+    """
+    begins, indexes = (np.array(column, np.int64) for column in zip(*table.newest_since, strict=True))
+    newest: Ints = indexes[np.maximum(np.searchsorted(begins, instants, side="right") - 1, 0)]
+    return newest
 
 
 def _unreadable_rows(records: pa.RecordBatch, opened: Envelopes, table: Table) -> pa.RecordBatch:
@@ -96,21 +106,21 @@ def _unreadable_rows(records: pa.RecordBatch, opened: Envelopes, table: Table) -
 
 
 def _avro_rows(
-    contents: pa.Array, records: pa.RecordBatch, reading: Reading, place: int
+    contents: pa.Array, records: pa.RecordBatch, table: Table, index: int
 ) -> Iterator[pa.RecordBatch]:
     """The rows of messages of one table version, in parts that are bounded in bytes."""
-    fields, version = reading.table.fields, reading.table.versions[place]
+    schema = avro.parse_schema(table.versions[index].data_schema)
     # A row has the columns of all versions: twice, and twice a flag for each.
-    row_bytes = 2 * empty_bytes(fields) + 2 * len(fields)
+    row_bytes = 2 * empty_bytes(table.fields) + 2 * len(table.fields)
     start = 0
-    for decoded in avro.decode_parts(contents, avro.parse_schema(version.data_schema), row_bytes=row_bytes):
+    for decoded in avro.decode_parts(contents, schema, row_bytes=row_bytes):
         part = records.slice(start, len(decoded.errors))
-        yield from _decoded_rows(decoded, part, reading, place)
+        yield from _decoded_rows(decoded, part, table, index)
         start += len(decoded.errors)
 
 
 def _decoded_rows(
-    decoded: avro.DecodedDatums, records: pa.RecordBatch, reading: Reading, place: int
+    decoded: avro.DecodedDatums, records: pa.RecordBatch, table: Table, index: int
 ) -> Iterator[pa.RecordBatch]:
     """
     The rows of what was decoded, where possible at once.
@@ -118,25 +128,23 @@ def _decoded_rows(
     That Arrow refuses what was decoded is not known to happen; if it does, it costs that row alone.
     """
     try:
-        messages = avro_messages(decoded, reading.table, place)
-        yield make_rows(messages, records, reading.table, place, reading.loaded_at)
+        yield make_rows(avro_messages(decoded, table, index), records, table, index)
         return
     except pa.ArrowException as refusal:
         if records.num_rows == 1:
             nothing = pa.nulls(1, decoded.values.type)
             why = avro.DecodedDatums(nothing, pa.array([f"Arrow cannot hold it: {str(refusal)[:200]}."]))
-            messages = avro_messages(why, reading.table, place)
-            yield make_rows(messages, records, reading.table, place, reading.loaded_at)
+            yield make_rows(avro_messages(why, table, index), records, table, index)
             return
     half = records.num_rows // 2
     for part in (slice(0, half), slice(half, records.num_rows)):
         values, errors = decoded.values[part], decoded.errors[part]
-        yield from _decoded_rows(avro.DecodedDatums(values, errors), records[part], reading, place)
+        yield from _decoded_rows(avro.DecodedDatums(values, errors), records[part], table, index)
 
 
-def avro_messages(decoded: avro.DecodedDatums, table: Table, place: int) -> Messages:
+def avro_messages(decoded: avro.DecodedDatums, table: Table, index: int) -> Messages:
     """Read what messages of one table version say that were decoded."""
-    values, count, version = decoded.values, len(decoded.errors), table.versions[place]
+    values, count, version = decoded.values, len(decoded.errors), table.versions[index]
     data = pc.struct_field(values, "data")
     has_before = values.type.get_field_index("beforeData") >= 0
     before = pc.struct_field(values, "beforeData") if has_before else pa.nulls(count, data.type)
@@ -150,7 +158,7 @@ def avro_messages(decoded: avro.DecodedDatums, table: Table, place: int) -> Mess
         {name: _header(values, name, kind) for name, kind in HEADER_TYPES.items()},
         widen_row(data, table, version),
         widen_row(before, table, version),
-        {field.name: always if field.name in version.places else never for field in table.fields},
+        {field.name: always if field.name in version.positions else never for field in table.fields},
         findings,
     )
 
@@ -167,8 +175,8 @@ def widen_row(row: pa.Array, table: Table, version: TableVersion) -> pa.StructAr
         return pa.nulls(len(row), table.fields)
     values = row.flatten()
     columns = [
-        to_common_type(values[version.places[field.name]], field.type)
-        if field.name in version.places
+        to_common_type(values[version.positions[field.name]], field.type)
+        if field.name in version.positions
         else pa.nulls(len(row), field.type)
         for field in table.fields
     ]

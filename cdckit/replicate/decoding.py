@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import chain, groupby, islice, tee
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
+from cdckit.ledger.shell import is_overdue
 from cdckit.model.faults import Findings, FoundFault, error_columns
 from cdckit.model.records import (
     ERROR_CODE,
@@ -25,12 +26,19 @@ from cdckit.model.records import (
     RECORD_SCHEMA,
     require_records,
 )
-from cdckit.parts.arguments import require_batch, require_types
+from cdckit.parts.arguments import require_batch, require_instant, require_names, require_types
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.workers import WorkerPlan
 from cdckit.replicate.envelopes import DATA, ENVELOPE_TYPES, METADATA, ReplicateFault, open_envelopes
 from cdckit.replicate.metadata_messages import LINEAGE, METADATA_TYPES, read_metadata
-from cdckit.replicate.schema_ids import PLACE_TYPES, STATEMENT_TYPES, find_conflicts, message_rows, statements
+from cdckit.replicate.schema_ids import (
+    PLACE_TYPES,
+    STATEMENT_TYPES,
+    Statement,
+    find_conflict,
+    message_rows,
+    statements,
+)
 
 
 def _columns(types: dict[str, pa.DataType]) -> list[T.StructField]:
@@ -104,6 +112,11 @@ def _decode_batches(
         yield decoded.filter(pc.invert(is_skipped)) if is_skipped.true_count else decoded
 
 
+def is_sound(kind: str) -> Column:
+    """Tell whether a decoded record is a sound message of a type."""
+    return (F.col("type") == kind) & F.col(ERROR_CODE).isNull()
+
+
 # The schema zone ------------------------------------------------------------------------------------------
 
 
@@ -143,7 +156,7 @@ def metadata(decoded: DataFrame, *, zone: DataFrame | None = None) -> DataFrame:
     """
     require_types(decoded, ENVELOPE_SCHEMA, function="metadata")
     require_batch(decoded, "decoded", INSTEAD, function="metadata")
-    messages = decoded.where((F.col("type") == METADATA) & F.col(ERROR_CODE).isNull())
+    messages = decoded.where(is_sound(METADATA))
     needed = messages.select(*RECORD_COLUMNS, "form", "message_schema", "message")
     read = WorkerPlan(needed, _metadata_batches, METADATA_SCHEMA).rows()
     word = F.struct("layout", *LINEAGE)
@@ -182,19 +195,18 @@ _COMPARED = ("schema_id", *LINEAGE, "layout", "known", ERROR_CODE)
 
 
 def _conflict_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    batches, compared = tee(batches)
-    messages = chain.from_iterable(batch.select(_COMPARED).to_pylist() for batch in compared)
-    by_id = groupby(messages, itemgetter("schema_id"))
-    conflicts = chain.from_iterable(find_conflicts(about) for _, about in by_id)
+    """Find conflicts among messages that come by schema id, each id's by their places."""
+    firsts: dict[str, Statement] = {}
     for batch in batches:
-        texts = pa.array(islice(conflicts, batch.num_rows), pa.string())
+        conflicts = [find_conflict(message, firsts) for message in batch.select(_COMPARED).to_pylist()]
+        texts = pa.array(conflicts, pa.string())
         code = pc.if_else(texts.is_valid(), ReplicateFault.SCHEMA_CONFLICT.value, batch.column(ERROR_CODE))
         errors = [code, pc.coalesce(texts, batch.column(ERROR_DESCRIPTION))]
         columns = batch.select(METADATA_SCHEMA.names).columns[: -len(errors)]
         yield pa.RecordBatch.from_arrays([*columns, *errors], METADATA_SCHEMA.names)
 
 
-def schema_zone(metadata: DataFrame, *, zone: DataFrame | None = None) -> DataFrame:
+def schema_zone(messages: DataFrame, *, zone: DataFrame | None = None) -> DataFrame:
     """
     Tell what each schema id stands for, as it was said over time.
 
@@ -203,7 +215,7 @@ def schema_zone(metadata: DataFrame, *, zone: DataFrame | None = None) -> DataFr
     a DDL that was taken back, or a table that was made anew, is as the source has it.
 
     Args:
-        metadata: What `metadata` returned (with the same *zone*).
+        messages: What `metadata` returned (with the same *zone*).
         zone: The zone as it was before.  A zone is a small table: save and load it like any other.
 
     Returns:
@@ -212,7 +224,7 @@ def schema_zone(metadata: DataFrame, *, zone: DataFrame | None = None) -> DataFr
         said about the id and table in between.
 
     Raises:
-        MissingColumns, WrongColumnType: *metadata* or *zone* has other columns.
+        MissingColumns, WrongColumnType: *messages* or *zone* has other columns.
 
     Cost: one pass through Python over the messages, in one task.
 
@@ -229,10 +241,10 @@ def schema_zone(metadata: DataFrame, *, zone: DataFrame | None = None) -> DataFr
     +--------+-------------+-------------------+------------+
     <BLANKLINE>
     """
-    require_types(metadata, METADATA_SCHEMA, function="schema_zone")
-    require_batch(metadata, "metadata", INSTEAD, function="schema_zone")
+    require_types(messages, METADATA_SCHEMA, function="schema_zone")
+    require_batch(messages, "messages", INSTEAD, function="schema_zone")
     own_alone = F.lit(None).cast(ZONE_SCHEMA["places"].dataType).alias("places")
-    evidence = metadata.where(F.col(ERROR_CODE).isNull()).select(*METADATA_TYPES, *PLACE_TYPES, own_alone)
+    evidence = messages.where(F.col(ERROR_CODE).isNull()).select(*METADATA_TYPES, *PLACE_TYPES, own_alone)
     if zone is not None:
         require_types(zone, ZONE_SCHEMA, function="schema_zone")
         evidence = evidence.unionByName(zone.select(evidence.columns))
@@ -251,7 +263,8 @@ def _statement_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
 
 Policy = Literal["keep", "reject", "fail"]
 
-_OVERDUE = ReplicateFault.METADATA_MISSING
+WAIT = timedelta(seconds=10)
+"""How long data may wait for their metadata: usually it is milliseconds, and no more than a few seconds."""
 
 
 def waiting(
@@ -259,7 +272,7 @@ def waiting(
     zone: DataFrame,
     *,
     now: datetime,
-    wait: timedelta = timedelta(seconds=10),
+    wait: timedelta = WAIT,
     overdue: Policy = "keep",
     json_topics: Collection[str] = (),
 ) -> DataFrame:
@@ -274,7 +287,8 @@ def waiting(
         decoded: What `decode` returned.
         zone: The whole schema zone, of all tables.
         now: The instant at which waiting is measured, aware: time comes from the caller, not a clock.
-        wait: How long a message may wait for its metadata, from its record's `timestamp` on.
+        wait: How long a message may wait for its metadata, from its record's `timestamp` on; of a record that
+            has none nobody can tell how long it has waited, so it is overdue.
         overdue: The policy for messages that have waited longer: `keep` them waiting; `reject`
             them, with the code METADATA_MISSING; or `fail` the computation when it meets one.
         json_topics: The topics whose messages in JSON form `data` is told the table of.  Those of
@@ -285,7 +299,7 @@ def waiting(
         `is_overdue`, `error_code` and `error_description` (null but for the rejected).
 
     Raises:
-        InvalidArgument: *now* is naive, or *overdue* is no policy.
+        InvalidArgument: *now* is naive, *wait* is no time, or *overdue* is no policy.
         MissingColumns, WrongColumnType: *decoded* or *zone* has other columns.
 
     Cost: *decoded*, which is not shuffled, and *zone*, whose ids are made distinct and broadcast.
@@ -310,54 +324,46 @@ def waiting(
     """
     require_types(decoded, ENVELOPE_SCHEMA, function="waiting")
     require_types(zone, ZONE_SCHEMA, function="waiting")
-    if isinstance(json_topics, str):
-        raise InvalidArgument("waiting", "json_topics", "a collection of topics", json_topics)
-    if not isinstance(now, datetime) or now.utcoffset() is None:
-        raise InvalidArgument("waiting", "now", "an aware datetime", now)
+    require_names(json_topics, "json_topics", function="waiting")
+    at = require_instant(now, "now", function="waiting")
+    if not isinstance(wait, timedelta) or wait < timedelta(0):
+        raise InvalidArgument("waiting", "wait", "a timedelta, not negative", wait)
     if overdue not in ("keep", "reject", "fail"):
         raise InvalidArgument("waiting", "overdue", "'keep', 'reject' or 'fail'", overdue)
-    data = decoded.where((F.col("type") == DATA) & F.col(ERROR_CODE).isNull())
-    waited = with_waits(data, zone, json_topics).where("waits")
-    waited = waited.withColumn("waited", F.lit(now) - F.col("timestamp"))
-    waited = waited.withColumn("is_overdue", F.col("waited") > F.lit(wait))
+    data = decoded.where(is_sound(DATA))
+    # Not an anti join: `fail` is a condition, and Spark would ask it of all data.
+    known = zone.select(F.col("schema_id").alias("known_id")).distinct()
+    compared = data.join(F.broadcast(known), on=F.col("schema_id") == F.col("known_id"), how="left")
+    # An id that a message in JSON form may hold does not help it: it is of no table until its topic is.
+    has_table = F.coalesce(F.col("topic").isin(list(json_topics)), F.lit(False))
+    waits = F.when(F.col("form") == "json", ~has_table).otherwise(F.col("known_id").isNull())
+    waited = compared.withColumn("waits", waits).where("waits").withColumn("waited", at - F.col("timestamp"))
+    waited = waited.withColumn("is_overdue", is_overdue(F.col("waited"), wait))
     refused = F.col("is_overdue") & F.lit(overdue == "reject")
     described = waited.withColumns(
         {
-            ERROR_CODE: F.when(refused, F.lit(_OVERDUE.value)),
-            ERROR_DESCRIPTION: F.when(refused, F.concat(F.lit(_OVERDUE.sentence), _finding())),
+            ERROR_CODE: F.when(refused, F.lit(ReplicateFault.METADATA_MISSING.value)),
+            ERROR_DESCRIPTION: F.when(refused, describe_missing()),
         }
     )
     if overdue == "fail":
         # As a filter, since a column that nobody reads is never computed.
-        failure = F.raise_error(F.concat(F.lit(f"{_OVERDUE.value}: {_OVERDUE.sentence}"), _finding()))
+        code = F.lit(f"{ReplicateFault.METADATA_MISSING.value}: ")
+        failure = F.raise_error(F.concat(code, describe_missing())).cast("boolean")
         fails = F.col("waits") & F.col("is_overdue")
-        described = described.where(F.when(fails, failure.cast("boolean")).otherwise(True))
+        described = described.where(F.when(fails, failure).otherwise(True))
     return described.select(
         *RECORD_COLUMNS, "schema_id", "waited", "is_overdue", ERROR_CODE, ERROR_DESCRIPTION
     )
 
 
-def with_waits(data: DataFrame, zone: DataFrame, json_topics: Collection[str]) -> DataFrame:
-    """
-    Say of data messages, in the column `waits`, whether what they need to be read is not there yet.
-
-    In Avro form that is a statement about their schema id; in JSON form, which names no schema, that the
-    table of their topic has been told: an id that such a message may hold does not help it.
-    """
-    is_json = F.col("form") == "json"
-    has_table = F.coalesce(F.col("topic").isin(list(json_topics)), F.lit(False))
-    # Not an anti join: `waiting` may fail by a condition, and Spark would ask it of all data.
-    schema_ids = zone.select(F.col("schema_id").alias("known")).distinct()
-    compared = data.join(F.broadcast(schema_ids), on=F.col("schema_id") == F.col("known"), how="left")
-    waits = F.when(is_json, ~has_table).otherwise(F.col("known").isNull())
-    return compared.withColumn("waits", waits).drop("known")
-
-
-def _finding() -> Column:
-    return F.format_string(
+def describe_missing() -> Column:
+    """The description of data that are given up: which schema id they name, and where they stand."""
+    finding = F.format_string(
         " Schema id %s, in %s/%d at %d.",
         F.coalesce("schema_id", F.lit("none")),
         F.col("topic"),
         F.col("partition"),
         F.col("offset"),
     )
+    return F.concat(F.lit(ReplicateFault.METADATA_MISSING.sentence), finding)

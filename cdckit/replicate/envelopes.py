@@ -2,7 +2,7 @@
 The Replicate envelope: what the bytes of a record hold, or what is wrong with them.
 
 The schema of the envelope is the same for every message (`ENVELOPE_AVRO`), so the Avro reader takes the
-records of a batch at once; `find_fault` has the rules of the text that no schema says.  Nearly every message
+records of a batch at once; `require_rules` has those of the text that no schema says.  Nearly every message
 of a feed is a data message without application headers: up to the message its bytes are always the same, but
 for the schema id.  Those are cut where the parts must stand (`open_plain`), at a fraction of the time.
 """
@@ -46,7 +46,7 @@ ENVELOPE_AVRO = json.dumps(
 
 class ReplicateFault(Fault):
     """
-    The codes of the door's rejects, in the order in which a message is looked at.
+    The codes of the door's rejects; of several faults of a data message it has the one that stands first.
 
     >>> ReplicateFault.SCHEMA_ID_LENGTH.describe("It is 'de99'.")
     "A schema id is 32 bytes long. It is 'de99'."
@@ -107,7 +107,7 @@ class ReplicateFault(Fault):
     VALUE_INVALID = "VALUE_INVALID", "A value does not convert to the type of its column."
     METADATA_MISSING = (
         "METADATA_MISSING",
-        "No metadata message with this schema id came within the time allowed.",
+        "No metadata message for this schema id and topic came within the time allowed.",
         True,
     )
 
@@ -164,24 +164,34 @@ def open_envelopes(values: pa.Array) -> Envelopes:
 
 def read_envelopes(values: pa.Array) -> tuple[list[Envelope], Findings]:
     """Envelopes of every shape and form, and by row what is wrong."""
-    is_avro = pc.fill_null(pc.starts_with(values, MAGIC), False)
-    in_avro = _read_avro(values.filter(is_avro))
+    in_avro = _read_avro(values.filter(pc.starts_with(values, MAGIC)))
     envelopes: list[Envelope] = []
     findings: Findings = {}
     for row, value in enumerate(values.to_pylist()):
         try:
-            envelope = next(in_avro) if is_avro[row].as_py() else _read_json(value)
-            if isinstance(envelope, FoundFault):
-                raise envelope
-            envelopes.append(envelope)
-            find_fault(envelope)
+            envelopes.append(_read_envelope(value, in_avro))
+            require_rules(envelopes[row])
         except FoundFault as refused:
             envelopes += [Envelope()] * (row + 1 - len(envelopes))
             findings[row] = (refused.fault, refused.finding)
     return envelopes, findings
 
 
-def find_fault(envelope: Envelope) -> None:
+def _read_envelope(value: bytes | None, in_avro: Iterator[Envelope | FoundFault]) -> Envelope:
+    """Read one envelope in its form; those *in_avro*, which begin with the magic, have been read together."""
+    if value is None:
+        raise FoundFault(ReplicateFault.NO_VALUE)
+    if value.startswith(MAGIC):
+        envelope = next(in_avro)
+        if isinstance(envelope, FoundFault):
+            raise envelope
+        return envelope
+    if value.removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"{":
+        return _read_json(value)
+    raise FoundFault(ReplicateFault.WRONG_MAGIC, f"It begins with {value[:5]!r}.")
+
+
+def require_rules(envelope: Envelope) -> None:
     """
     Raise `FoundFault` for the first rule that an envelope breaks.
 
@@ -191,8 +201,7 @@ def find_fault(envelope: Envelope) -> None:
     """
     is_data, schema_id = envelope.type == DATA, envelope.schema_id
     by_id, embedded = schema_id is not None, envelope.message_schema is not None
-    if envelope.type not in (METADATA, DATA):
-        raise FoundFault(ReplicateFault.UNKNOWN_TYPE, _show(envelope.type))
+    _require_type(envelope.type)
     if by_id and embedded:
         raise FoundFault(ReplicateFault.BOTH_SCHEMA_FIELDS)
     if envelope.form == "avro" and not by_id and not embedded:
@@ -203,6 +212,11 @@ def find_fault(envelope: Envelope) -> None:
         raise FoundFault(ReplicateFault.DATA_SELF_DESCRIBING)
     if schema_id is not None and len(schema_id.encode()) != SCHEMA_ID_BYTES:
         raise FoundFault(ReplicateFault.SCHEMA_ID_LENGTH, _show(schema_id))
+
+
+def _require_type(kind: object) -> None:
+    if kind not in (METADATA, DATA):
+        raise FoundFault(ReplicateFault.UNKNOWN_TYPE, _show(kind))
 
 
 def _show(value: object) -> str:
@@ -240,12 +254,8 @@ _JSON = json.JSONDecoder(
 )
 
 
-def _read_json(value: bytes | None) -> Envelope:
+def _read_json(value: bytes) -> Envelope:
     """The envelope in JSON form: `message` is an object, schema fields may be null."""
-    if value is None:
-        raise FoundFault(ReplicateFault.NO_VALUE)
-    if value.removeprefix(codecs.BOM_UTF8).lstrip()[:1] != b"{":
-        raise FoundFault(ReplicateFault.WRONG_MAGIC, f"It begins with {value[:5]!r}.")
     try:
         text = value.decode("utf-8-sig")
         parts = _JSON.decode(text)
@@ -255,8 +265,8 @@ def _read_json(value: bytes | None) -> Envelope:
         raise FoundFault(ReplicateFault.ENVELOPE_UNREADABLE, f"It is not JSON: {error}.") from error
     if parts.get("magic") != MAGIC.decode():
         raise FoundFault(ReplicateFault.WRONG_MAGIC, f"magic is {parts.get('magic')!r:.80}.")
-    if parts.get("type") not in (METADATA, DATA):
-        raise FoundFault(ReplicateFault.UNKNOWN_TYPE, _show(parts.get("type")))
+    # No column could hold a type that is no text.
+    _require_type(parts.get("type"))
     for name, kind, needed in _JSON_KINDS:
         # By its class: a fraction is a text here.
         if parts.get(name).__class__ not in kind:
@@ -297,19 +307,9 @@ _HEAD = len(PLAIN_START) + SCHEMA_ID_BYTES + 1
 
 def open_plain(values: pa.Array) -> Envelopes:
     """The plain envelopes among *values*; all is null of the others, which are left to a reader."""
-    lengths = pc.fill_null(pc.binary_length(values), 0).dictionary_encode()
-    prefixes = pa.array([_message_prefix(n - _HEAD) for n in lengths.dictionary.to_pylist()], pa.binary())
-    stated = prefixes.take(lengths.indices)
-    # Without an end Arrow's slice overflows a buffer size.
-    end = pc.max(lengths.dictionary).as_py() if len(values) else 0
-    message = pa.nulls(len(values), pa.binary())
-    for size in pc.unique(pc.binary_length(prefixes).drop_null()).to_pylist():
-        is_stated = pc.equal(pc.binary_slice(values, _HEAD, _HEAD + size), stated)
-        message = pc.if_else(is_stated, pc.binary_slice(values, _HEAD + size, end), message)
-    begins = pc.and_(
-        pc.starts_with(values, PLAIN_START), pc.equal(pc.binary_slice(values, _HEAD - 1, _HEAD), b"\0")
-    )
-    is_plain = pc.and_(begins, message.is_valid())
+    message = _cut_messages(values)
+    has_no_schema = pc.equal(pc.binary_slice(values, _HEAD - 1, _HEAD), b"\0")
+    is_plain = pc.and_(pc.and_(pc.starts_with(values, PLAIN_START), has_no_schema), message.is_valid())
     nothing = pa.scalar(None, pa.string())
     try:
         ids = pc.binary_slice(values, len(PLAIN_START), _HEAD - 1)
@@ -326,6 +326,20 @@ def open_plain(values: pa.Array) -> Envelopes:
         pc.if_else(is_plain, message, pa.scalar(None, pa.binary())),
         {},
     )
+
+
+def _cut_messages(values: pa.Array) -> pa.Array:
+    """The messages behind plain heads; null where the length in front is not that of what follows."""
+    lengths = pc.fill_null(pc.binary_length(values), 0).dictionary_encode()
+    prefixes = pa.array([_message_prefix(n - _HEAD) for n in lengths.dictionary.to_pylist()], pa.binary())
+    stated = prefixes.take(lengths.indices)
+    # Without an end Arrow's slice overflows a buffer size.
+    end = pc.max(lengths.dictionary).as_py() if len(values) else 0
+    message = pa.nulls(len(values), pa.binary())
+    for size in pc.unique(pc.binary_length(prefixes).drop_null()).to_pylist():
+        is_stated = pc.equal(pc.binary_slice(values, _HEAD, _HEAD + size), stated)
+        message = pc.if_else(is_stated, pc.binary_slice(values, _HEAD + size, end), message)
+    return message
 
 
 def _message_prefix(remaining: int) -> bytes | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,12 +15,11 @@ from cdckit.ledger import View
 from cdckit.ledger.kind import Kind
 from cdckit.ledger.shell import WorkResult
 from cdckit.ledger.table_feed import RECORDS, TableFeed
-from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS
+from cdckit.model.records import ERROR_CODE
 from cdckit.parts.workers import describe_jobs, local_frame
-from cdckit.replicate.decoding import ZONE_SCHEMA
-from cdckit.replicate.intake import RECEIVED_SCHEMA, ZONE, FeedTable, Intake, feed_tables
+from cdckit.replicate.decoding import WAIT
+from cdckit.replicate.intake import RECEIVED_SCHEMA, FeedTable, Intake, feed_tables, read_zone
 from cdckit.replicate.row_changes import TableName, TableSettings, find_without_key
-from cdckit.replicate.table_rows import rows_of_table
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import read_rows
 
@@ -42,11 +41,13 @@ class Feed(TableFeed):
 
     Records may come in any order and any batches, of all tables together: metadata in mid-stream, DDL,
     data before its metadata.  What the ledgers hold is at any time what `table_changes` and `merge` would
-    give for all records that were received.  Everything that came is kept, so everything can be made anew.
+    give for all records that were received; but of two layouts of one schema id the one that came first to
+    the feed stands.  Everything that came is kept, so everything can be made anew.
 
-    What waits are the data that came before their metadata, for ten seconds from the time of their records on
-    or as long as `expire` is told; `waiting` shows them with `form` and `schema_id`, each record once,
-    however often it came.  Given up, they are rejects (METADATA_MISSING), also if they come again.
+    What waits are the data that no table reads: they came before their metadata, or on a topic that the
+    settings of no table name.  They wait for ten seconds from the time of their records on, or as long as
+    `expire` is told; `waiting` shows them with `form` and `schema_id`, each record once, however often it
+    came.  Given up, they are rejects (METADATA_MISSING), also if they come again.
 
     Its verbs and most of its questions are those of every `Shell`.
 
@@ -65,8 +66,8 @@ class Feed(TableFeed):
         the batch's data has to wait, which is written once more; one as long as data waits, which reads
         three columns of it, and two more when some waits no longer.  Then, for each table of which rows
         came, its rows are written once more, in two jobs, and two jobs of its ledger; of few rows one each.
-        A table whose older rows read otherwise by new metadata, as after a change of its key or of a type,
-        is made anew from its records.
+        A table whose older rows read otherwise by new metadata, as after a change of its key or of a type, or
+        after any change of it where its messages are in JSON form, is made anew from its records.
 
     Source:
         Replicate, "Typical consumer logic" and "wait a reasonable amount of time … activate the planned
@@ -100,7 +101,7 @@ class Feed(TableFeed):
 
     kind = "Replicate feed (form 2)"
     received = RECEIVED_SCHEMA
-    wait = timedelta(seconds=10)
+    wait = WAIT
 
     def __init__(
         self,
@@ -134,14 +135,14 @@ class Feed(TableFeed):
         return WorkResult(reads=intake.reads)
 
     def _kinds(self, tables: Snapshot) -> Mapping[str, Kind]:
-        with_key = [table for table in self._feed_tables(tables).values() if table.keys]
+        with_key = [table for table in feed_tables(tables, self._tables).values() if table.keys]
         return {str(table): table.kind(self._buckets) for table in with_key}
 
     def _shown(self) -> Sequence[str]:
         return "form", "schema_id"
 
     def _contracts(self, tables: Snapshot) -> dict[str, object]:
-        return {**super()._contracts(tables), "schema_zone": (_read_zone(tables), "schema_zone")}
+        return {**super()._contracts(tables), "schema_zone": (read_zone(tables), "schema_zone")}
 
     # Its own ----------------------------------------------------------------------------------------------
 
@@ -150,18 +151,20 @@ class Feed(TableFeed):
         """
         Make the ledger of a table anew from the records; without one as `Shell.rebuild`.
 
+        Those of tables that have other settings than before are made anew with it.
+
         Cost: as for receiving all its records at once.
         """
         self._commit(lambda tables: self._rebuild(tables, table))
 
     def schema_zone(self) -> DataFrame:
         """Tell what each schema id stands for (see `schema_zone`)."""
-        return _read_zone(self._snapshot())
+        return read_zone(self._snapshot())
 
     def tables(self) -> DataFrame:
         """One row per table that the metadata knows (`TABLES_SCHEMA`)."""
         snapshot = self._snapshot()
-        tables = self._feed_tables(snapshot)
+        tables = feed_tables(snapshot, self._tables)
         rows = [
             (*table.name, table.entity, list(table.keys), snapshot.has(table.kind(self._buckets).changes))
             for table in tables.values()
@@ -212,14 +215,11 @@ class Feed(TableFeed):
         """
         snapshot = self._snapshot()
         feed_table = self._find_table(snapshot, table, task, server, schema, function="without_key")
-        records = feed_table.keep_own(read_rows(snapshot, RECORDS, RECEIVED_SCHEMA)).select(*RECORD_COLUMNS)
-        rows = rows_of_table(records, feed_table.table, function="without_key", **feed_table.reading)
+        received = read_rows(snapshot, RECORDS, RECEIVED_SCHEMA)
+        rows = feed_table.rows(received, function="without_key")
         if not feed_table.keys:
             return rows.where(F.col(ERROR_CODE).isNull())
         return find_without_key(rows, keys=feed_table.keys)
-
-    def _feed_tables(self, snapshot: Snapshot) -> dict[TableName, FeedTable]:
-        return feed_tables(_read_zone(snapshot), self._tables)
 
     def _find_table(
         self,
@@ -232,7 +232,7 @@ class Feed(TableFeed):
         function: str,
     ) -> FeedTable:
         wanted = {"table": table, "task": task, "server": server, "schema": schema}
-        tables = self._feed_tables(snapshot)
+        tables = feed_tables(snapshot, self._tables)
         matches = [
             feed_table
             for name, feed_table in tables.items()
@@ -243,7 +243,3 @@ class Feed(TableFeed):
             names = ", ".join(map(str, [*tables.values()][:20])) or "no table yet"
             raise InvalidArgument(function, "table", f"one of {names}", f"{which} of {wanted}")
         return matches[0]
-
-
-def _read_zone(tables: Snapshot) -> DataFrame:
-    return read_rows(tables, ZONE, ZONE_SCHEMA)

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import and_, or_
-from typing import Any, NamedTuple
+from functools import cached_property, reduce
+from typing import NamedTuple
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.kind import BUCKETS, Kind
 from cdckit.ledger.shell import GIVEN_UP, WAITING
-from cdckit.ledger.table_feed import RECORDS, TableIntake
+from cdckit.ledger.table_feed import RECORDS, WAITING_FOR, TableIntake, waiting_schema
 from cdckit.model.records import ERROR_CODE, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA
-from cdckit.parts.workers import run_together
-from cdckit.replicate.decoding import ZONE_SCHEMA, decode, metadata, schema_zone, with_waits
+from cdckit.parts.workers import local_frame, run_together
+from cdckit.replicate.decoding import (
+    ZONE_SCHEMA,
+    decode,
+    describe_missing,
+    is_sound,
+    metadata,
+    schema_zone,
+)
 from cdckit.replicate.envelopes import DATA, METADATA, ReplicateFault
 from cdckit.replicate.metadata_messages import table_text
 from cdckit.replicate.row_changes import TableName, TableSettings, by_table, changes
@@ -26,13 +32,10 @@ from cdckit.replicate.table_rows import collect_zone, rows_of_table
 from cdckit.replicate.table_versions import Table, make_table
 from cdckit.store import Transaction
 from cdckit.store.files import hold_few_rows
-from cdckit.store.store import read_rows
+from cdckit.store.store import Tables, read_rows
 from cdckit.store.writing import WriteResult
 
 ZONE = "schema_zone"
-
-ADDRESS = ("form", "schema_id", "topic")
-"""The columns of a received record that say of which table it is."""
 
 RECEIVED_SCHEMA = T.StructType(
     [
@@ -64,50 +67,47 @@ class FeedTable:
         """The key columns; none if there is none."""
         return tuple(self.settings.keys or self.table.keys)
 
-    @property
-    def reading(self) -> Mapping[str, Any]:
-        """How its rows are read: arguments of `rows_of_table`."""
-        settings = self.settings
-        return {
-            "json_topics": settings.json_topics,
-            "topics": settings.topics,
-            "loaded_at": settings.loaded_at,
-        }
+    @cached_property
+    def schema_ids(self) -> frozenset[str]:
+        """The schema ids of its versions."""
+        return frozenset(version.schema_id for version in self.table.versions)
 
     def kind(self, buckets: int | None) -> Kind:
         """Describe its ledger."""
         return Kind(self.entity, self.keys, buckets or BUCKETS, False, str(self))
 
-    @property
-    def _addresses(self) -> list[dict[str, Collection[str]]]:
-        """What the address of its data may be, in Avro and in JSON form: by column, the values."""
-        in_avro: dict[str, Collection[str]] = {
-            "form": ["avro"],
-            "schema_id": [version.schema_id for version in self.table.versions],
-        }
-        if self.settings.topics is not None:
-            in_avro["topic"] = self.settings.topics
-        return [in_avro, {"form": ["json"], "topic": self.settings.json_topics}]
+    def reads(self, address: Address) -> bool:
+        """Tell whether data with this address can be of this table."""
+        if address.form == "json":
+            return address.topic in self.settings.json_topics
+        topics = self.settings.topics
+        return address.schema_id in self.schema_ids and (topics is None or address.topic in topics)
 
     def keep_own(self, received: DataFrame) -> DataFrame:
-        """Keep the data among received records that can be of this table."""
-        in_form = (
-            reduce(and_, (F.col(name).isin([*values]) for name, values in address.items()))
-            for address in self._addresses
+        """Keep the data among received records that can be of this table: those whose address it `reads`."""
+        in_avro = (F.col("form") == "avro") & F.col("schema_id").isin(sorted(self.schema_ids))
+        if self.settings.topics is not None:
+            in_avro &= F.col("topic").isin([*self.settings.topics])
+        in_json = (F.col("form") == "json") & F.col("topic").isin([*self.settings.json_topics])
+        return received.where(is_sound(DATA) & (in_avro | in_json))
+
+    def rows(self, received: DataFrame, *, function: str) -> DataFrame:
+        """Read its `data` among received records."""
+        settings = self.settings
+        return rows_of_table(
+            self.keep_own(received).select(*RECORD_COLUMNS),
+            self.table,
+            json_topics=settings.json_topics,
+            topics=settings.topics,
+            loaded_at=settings.loaded_at,
+            function=function,
         )
-        return received.where(is_data() & reduce(or_, in_form))
-
-    def reads_address(self, *address: str | None) -> bool:
-        """Tell whether data with this address can be of this table."""
-        parts = dict(zip(ADDRESS, address, strict=True))
-        return any(all(parts[name] in values for name, values in form.items()) for form in self._addresses)
-
-    def reads_any(self, addresses: Iterable[tuple[str | None, str | None, str]]) -> bool:
-        """Tell whether data with one of these addresses can be of this table."""
-        return any(self.reads_address(*address) for address in addresses)
 
     def continues(self, before: FeedTable) -> bool:
         """Tell whether rows that were read as of *before* read the same now, but for columns that came."""
+        if self.settings.json_topics and self.table != before.table:
+            # Their names, masks and key are read by what was said of the table before they came.
+            return False
         types = {field.name: field.type for field in self.table.fields}
         return (
             self.keys == before.keys
@@ -119,38 +119,39 @@ class FeedTable:
         return table_text(self.name._asdict())
 
 
-def is_data() -> Column:
-    """Tell whether a received record is a sound data message."""
-    return (F.col("type") == DATA) & F.col(ERROR_CODE).isNull()
+def read_zone(tables: Tables) -> DataFrame:
+    """The schema zone of a feed."""
+    return read_rows(tables, ZONE, ZONE_SCHEMA)
 
 
-def feed_tables(zone: DataFrame, settings: Mapping[TableName, TableSettings]) -> dict[TableName, FeedTable]:
-    """The tables that a zone knows; collects it."""
-    tables = {}
-    for name, statements in by_table(collect_zone(zone)).items():
-        table_settings = settings.get(name, TableSettings())
-        table = make_table(statements, function="Feed")
-        tables[name] = FeedTable(name, table, table_settings)
-    return tables
+def feed_tables(tables: Tables, settings: Mapping[TableName, TableSettings]) -> dict[TableName, FeedTable]:
+    """The tables that the zone of a feed knows; collects it."""
+    return {
+        name: FeedTable(name, make_table(statements, function="Feed"), settings.get(name, TableSettings()))
+        for name, statements in by_table(collect_zone(read_zone(tables))).items()
+    }
 
 
-def json_topics(tables: Iterable[FeedTable]) -> list[str]:
-    """The topics whose messages in JSON form have a table that is known."""
-    return sorted({topic for table in tables for topic in table.settings.json_topics})
+class Address(NamedTuple):
+    """What says of which table a data message is: columns of its received record."""
+
+    form: str | None
+    schema_id: str | None
+    topic: str | None
 
 
-_NOTE = "cdckit.feed"
-
-
-_Address = tuple[str | None, str | None, str]
-"""What says of which table a data message is: its form, its schema id, and its topic."""
+Readers = dict[Address, list[TableName]]
+"""The tables that read data with an address; those that no table reads wait."""
 
 
 class _Ready(NamedTuple):
-    """The data that can be read now, and what addresses are among it."""
+    """Data that have come, those that can be read now among them, and who reads which of these."""
 
     data: DataFrame
-    addresses: set[_Address]
+    readers: Readers
+
+
+_NOTE = "cdckit.feed"
 
 
 class Intake(TableIntake):
@@ -174,27 +175,29 @@ class Intake(TableIntake):
         if not written.files:
             return
         received = self._transaction.read(RECORDS, files=written.files)
-        sorted_by = received.select("type", F.col(ERROR_CODE).isNull().alias("is_sound"), *ADDRESS)
+        sorts = received.select("type", F.col(ERROR_CODE).isNull().alias("is_sound"), *Address._fields)
         # Few rows are in the plan already: they need no job.
-        sorts = (sorted_by if hold_few_rows(written.files) else sorted_by.distinct()).collect()
+        sorts = (sorts if hold_few_rows(written.files) else sorts.distinct()).collect()
         before = self._tables()
-        learns = any(row["type"] == METADATA and row["is_sound"] for row in sorts)
+        learns = any(sort["is_sound"] and sort["type"] == METADATA for sort in sorts)
         if learns:
             self._learn(received)
-        if any(not row["is_sound"] for row in sorts):
+        if not all(sort["is_sound"] for sort in sorts):
             self._reject(received.where(F.col(ERROR_CODE).isNotNull()))
-        now = self._tables() if learns else before
-        addresses = {_address(row) for row in sorts if row["type"] == DATA and row["is_sound"]}
-        ready = self._sort_out(received, addresses, now)
-        self._require_settings(now)
-        changed = {
+        tables = self._tables() if learns else before
+        addresses = {_address(sort) for sort in sorts if sort["is_sound"] and sort["type"] == DATA}
+        readers = _find_readers(addresses, tables)
+        waited = self._take_ready(tables)
+        self._let_unread_wait(received, readers, tables)
+        self._require_settings(tables)
+        changed = [
             name
             for name, earlier in before.items()
-            if self._is_begun(now[name]) and not now[name].continues(earlier)
-        }
+            if self._is_begun(tables[name]) and not tables[name].continues(earlier)
+        ]
         for name in changed:
-            self._make_anew(now[name])
-        self._add_ready(ready, (table for name, table in now.items() if name not in changed))
+            self._make_anew(tables[name])
+        self._add_ready([_Ready(received, readers), *waited], tables, but=changed)
         self._finish(written)
 
     def rebuild(self, names: Iterable[TableName] | None) -> None:
@@ -206,76 +209,77 @@ class Intake(TableIntake):
         chosen = set(tables if names is None else names)
         for name in chosen - set(tables):
             raise InvalidArgument("rebuild", "table", "one that the metadata knows", str(name))
-        # By other settings than before, messages in JSON form may have a table that they waited for.
-        healed = self._take_ready(tables)
+        chosen |= {name for name, table in tables.items() if self._has_other_settings(table)}
+        # By other settings than before a table may read what waited for it, and no longer what it read.
+        ready = self._take_ready(tables)
+        received = self._read(RECORDS)
+        if received is not None:
+            waiting = read_rows(self._transaction, WAITING, waiting_schema(self.received))
+            addresses = _addresses(received.where(is_sound(DATA))) - _addresses(waiting)
+            self._let_unread_wait(received, _find_readers(addresses, tables), tables)
         for name in chosen:
             self._make_anew(tables[name])
-        if healed is not None:
-            self._add_ready(healed, (table for name, table in tables.items() if name not in chosen))
+        self._add_ready(ready, tables, but=chosen)
 
     # -----------------------------------------------------------------------------------------------------
 
     def _tables(self) -> dict[TableName, FeedTable]:
-        zone = self._read(ZONE)
-        return {} if zone is None else feed_tables(zone, self._settings)
+        return feed_tables(self._transaction, self._settings)
 
     def _learn(self, received: DataFrame) -> None:
         """Read the metadata messages, and let the zone know what they say."""
         zone = self._read(ZONE)
-        messages = received.where((F.col("type") == METADATA) & F.col(ERROR_CODE).isNull())
-        learnt = self._transaction.scratch(metadata(decode(messages.select(*RECORD_COLUMNS)), zone=zone))
+        messages = received.where(is_sound(METADATA)).select(*RECORD_COLUMNS)
+        learnt = self._transaction.scratch(metadata(decode(messages), zone=zone))
         self._transaction.replace(ZONE, schema_zone(learnt, zone=zone))
         self._reject(learnt.where(F.col(ERROR_CODE).isNotNull()))
 
-    def _sort_out(
-        self, received: DataFrame, addresses: set[_Address], tables: Mapping[TableName, FeedTable]
-    ) -> _Ready:
-        """Let what has no schema wait, and return what has one now, what waited for it among it."""
-        healed = self._take_ready(tables)
-        data = received.where(is_data())
-        if all(any(table.reads_address(*address) for table in tables.values()) for address in addresses):
-            return _unite(_Ready(data, addresses), healed)
-        # Found anew for each use, from three columns of it: to write all rows once more takes longer.
-        sorted_out = self._with_waits(data, tables)
-        by_waiting = _addresses_by_waiting(sorted_out)
-        if by_waiting[True]:
-            fault = ReplicateFault.METADATA_MISSING
-            error = F.lit(fault.value), F.lit(fault.sentence)
-            self._let_wait(sorted_out.where("waits"), _waiting_for(), *error)
-        ready = sorted_out.where("not waits").drop("waits")
-        return _unite(_Ready(ready, by_waiting[False]), healed)
+    def _let_unread_wait(
+        self, received: DataFrame, readers: Readers, tables: Mapping[TableName, FeedTable]
+    ) -> None:
+        """Let the data wait that no table reads."""
+        unread = _describe_unread(readers, tables)
+        if unread:
+            rows = self._with_waiting_for(received.where(is_sound(DATA)), unread)
+            rows = rows.where(F.col(WAITING_FOR).isNotNull())
+            fault = F.lit(ReplicateFault.METADATA_MISSING.value)
+            self._let_wait(rows, F.col(WAITING_FOR), fault, describe_missing())
 
-    def _take_ready(self, tables: Mapping[TableName, FeedTable]) -> _Ready | None:
-        """Take out of what waits what waits no longer."""
+    def _take_ready(self, tables: Mapping[TableName, FeedTable]) -> list[_Ready]:
+        """Take out of what waits what waits no longer, if there is any."""
         waited = self._read(WAITING)
         if waited is None:
-            return None
-        sorted_out = self._with_waits(waited, tables)
+            return []
         # Each batch reads three columns of what waits; rows are written only where some wait no longer.
-        healed = _addresses_by_waiting(sorted_out)[False]
-        if not healed:
-            return None
-        return _Ready(self._take_waiting(sorted_out, ~F.col("waits")), healed)
+        readers = _find_readers(_addresses(waited), tables)
+        unread = _describe_unread(readers, tables)
+        if len(unread) == len(readers):
+            return []
+        waiting = self._with_waiting_for(waited, unread)
+        return [_Ready(self._take_waiting(waiting, F.col(WAITING_FOR).isNull()), readers)]
 
-    def _with_waits(self, data: DataFrame, tables: Mapping[TableName, FeedTable]) -> DataFrame:
-        zone = read_rows(self._transaction, ZONE, ZONE_SCHEMA)
-        return with_waits(data, zone, json_topics(tables.values()))
+    def _with_waiting_for(self, data: DataFrame, unread: Mapping[Address, str]) -> DataFrame:
+        """Say of data what they wait for, in the column `waiting_for`: null for what some table reads."""
+        rows = [(*address, text) for address, text in unread.items()]
+        columns = T.StructType([T.StructField(name, T.StringType()) for name in (*_SOUGHT, WAITING_FOR)])
+        sought = F.broadcast(local_frame(self._transaction.spark, rows, columns))
+        same = [F.col(name).eqNullSafe(F.col(sought_name)) for sought_name, name in _SOUGHT.items()]
+        return data.drop(WAITING_FOR).join(sought, on=same, how="left").drop(*_SOUGHT)
 
-    def _add_ready(self, ready: _Ready, tables: Iterable[FeedTable]) -> None:
-        """Let each of these tables take its rows; side by side, since most of that is planning."""
-
-        def add(table: FeedTable) -> None:
-            self._add(table, table.keep_own(ready.data))
-
-        some = [table for table in tables if table.reads_any(ready.addresses)]
-        run_together(self._transaction.spark, add, some)
+    def _add_ready(
+        self, ready: Sequence[_Ready], tables: Mapping[TableName, FeedTable], but: Collection[TableName]
+    ) -> None:
+        """Let all tables *but* some take their rows; side by side, since most of that is planning."""
+        readers = {name for some in ready for names in some.readers.values() for name in names}
+        taking = [table for name, table in tables.items() if name in readers and name not in but]
+        if taking:
+            data = reduce(DataFrame.unionByName, (some.data for some in ready))
+            run_together(self._transaction.spark, lambda table: self._add(table, data), taking)
 
     def _add(self, table: FeedTable, received: DataFrame) -> None:
         """Take the rows of a table: its changes into its ledger, what is in error to the rejects."""
         self._transaction.note(self._note(table), table.settings.text())
-        read = rows_of_table(
-            received.select(*RECORD_COLUMNS), table.table, function="receive", **table.reading
-        )
+        read = table.rows(received, function="receive")
         sound, refused = self._transaction.scratch_by_null(read, ERROR_CODE)
         if refused is not None:
             self._reject(refused, F.lit(str(table)))
@@ -286,15 +290,18 @@ class Intake(TableIntake):
         self._drop_ledger(table.kind(self._buckets), str(table))
         received = self._read(RECORDS)
         if received is not None:
-            self._add(table, table.keep_own(received))
+            self._add(table, received)
 
     def _is_begun(self, table: FeedTable) -> bool:
         return self._transaction.note_of(self._note(table)) is not None
 
+    def _has_other_settings(self, table: FeedTable) -> bool:
+        """Tell whether the ledger of a table was made by other settings than those of now."""
+        return self._transaction.note_of(self._note(table)) not in (None, table.settings.text())
+
     def _require_settings(self, tables: Mapping[TableName, FeedTable]) -> None:
         for table in tables.values():
-            noted = self._transaction.note_of(self._note(table))
-            if noted not in (None, table.settings.text()):
+            if self._has_other_settings(table):
                 needed = f"settings for {table} as its ledger was made with; rebuild makes it anew by these"
                 raise InvalidArgument("receive", "tables", needed, table.settings)
 
@@ -302,27 +309,35 @@ class Intake(TableIntake):
         return f"{_NOTE}:{table}"
 
 
-def _waiting_for() -> Column:
-    """Tell what data messages wait for."""
-    of_json = F.concat(F.lit("the table of topic "), "topic")
-    of_avro = F.concat(F.lit("the metadata of schema id "), F.coalesce("schema_id", F.lit("none")))
-    return F.when(F.col("form") == "json", of_json).otherwise(of_avro)
+_SOUGHT = {f"sought_{name}": name for name in Address._fields}
 
 
-def _unite(ready: _Ready, healed: _Ready | None) -> _Ready:
-    if healed is None:
-        return ready
-    return _Ready(ready.data.unionByName(healed.data), ready.addresses | healed.addresses)
+def _find_readers(addresses: Iterable[Address], tables: Mapping[TableName, FeedTable]) -> Readers:
+    return {
+        address: [name for name, table in tables.items() if table.reads(address)] for address in addresses
+    }
 
 
-def _addresses_by_waiting(sorted_out: DataFrame) -> dict[bool, set[_Address]]:
-    """The addresses of the data that waits, and of the data that does not."""
-    by_waiting: dict[bool, set[_Address]] = {True: set(), False: set()}
-    for row in sorted_out.select("waits", *ADDRESS).distinct().collect():
-        by_waiting[row["waits"]].add(_address(row))
-    return by_waiting
+def _describe_unread(readers: Readers, tables: Mapping[TableName, FeedTable]) -> dict[Address, str]:
+    """Tell what data wait for, by the addresses that no table reads."""
+    known_ids = frozenset[str]().union(*(table.schema_ids for table in tables.values()))
+    texts = {}
+    for address, names in readers.items():
+        if names:
+            continue
+        form, schema_id, topic = address
+        if form == "json":
+            texts[address] = f"the table of topic {topic}"
+        elif schema_id in known_ids:
+            texts[address] = f"a table that reads schema id {schema_id} from topic {topic}"
+        else:
+            texts[address] = f"the metadata of schema id {schema_id}"
+    return texts
 
 
-def _address(row: Row) -> _Address:
-    form, schema_id, topic = (row[name] for name in ADDRESS)
-    return form, schema_id, topic
+def _addresses(data: DataFrame) -> set[Address]:
+    return set(map(_address, data.select(*Address._fields).distinct().collect()))
+
+
+def _address(row: Row) -> Address:
+    return Address(*(row[name] for name in Address._fields))

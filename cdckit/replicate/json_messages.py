@@ -19,26 +19,32 @@ import numpy as np
 import pyarrow as pa
 
 from cdckit.model.faults import Findings
+from cdckit.parts.json_text import refuse_constant
 from cdckit.parts.text_values import Unreadable, boolean, exact_decimal, floating, whole
 from cdckit.replicate.envelopes import ReplicateFault
 from cdckit.replicate.message_rules import Messages, note
 from cdckit.replicate.metadata_messages import HEADER_TYPES
-from cdckit.replicate.table_versions import Table
+from cdckit.replicate.table_versions import Table, TableVersion
 
 Note = Callable[[ReplicateFault, str], None]
 """Takes a fault of the message that is read, and what was found there."""
 
 
-def read_json(contents: pa.Array, table: Table) -> Messages:
-    """Read what data messages of a table say whose *contents* are JSON objects."""
-    reader = _Reader(table)
+def read_json(contents: pa.Array, table: Table, index: int) -> Messages:
+    """Read what data messages of a table say whose *contents* are JSON objects, by its version *index*."""
+    version = table.versions[index]
+    reader = _Reader(table, version)
     findings: Findings = {}
     headers, rows, befores = [], [], []
-    for row, content in enumerate(contents.to_pylist()):
-        message, note_fault = json.loads(content), partial(note, findings, row)
+    for row_number, content in enumerate(contents.to_pylist()):
+        message, note_fault = json.loads(content), partial(note, findings, row_number)
         headers.append(_headers(message.get("headers"), note_fault))
-        rows.append(reader.row(message.get("data"), note_fault))
-        befores.append(reader.row(message.get("beforeData"), note_fault))
+        row, before = (reader.row(message.get(name), note_fault) for name in ("data", "beforeData"))
+        if row is not None and before is not None:
+            # A key that it leaves out is the one that the row has: what changes the key says both.
+            before = {**{key: row[key] for key in (*table.keys, *version.keys) if key in row}, **before}
+        rows.append(row)
+        befores.append(before)
     named = [before if row is None else row for row, before in zip(rows, befores, strict=True)]
     return Messages(
         {
@@ -71,11 +77,12 @@ def _headers(headers: Any, note_fault: Note) -> dict[str, Any]:
 
 
 class _Reader:
-    """Reads rows of a table: which column each name stands for, and how its values are read."""
+    """Reads rows of a version of a table: which column a name stands for, and how its values are read."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, version: TableVersion) -> None:
         self.values = {field.name: value_reader(field.type) for field in table.fields}
-        self.columns = column_names(table)
+        self.columns = column_names(table, version)
+        self.renamed = version.renamed
         by_letters: dict[str, set[str]] = {}
         for name, column in self.columns.items():
             by_letters.setdefault(name.lower(), set()).add(column)
@@ -97,7 +104,7 @@ class _Reader:
                 values[column] = self._value(column, value)
             except Unreadable:
                 note_fault(ReplicateFault.VALUE_INVALID, f"{column}: It says: {_text(value):.200}")
-        return values
+        return {**{new: values[old] for new, old in self.renamed.items() if old in values}, **values}
 
     def _column(self, name: str) -> str:
         return self.columns.get(name) or self.in_any_case.get(name.lower(), name)
@@ -106,18 +113,18 @@ class _Reader:
         return None if value is None or column not in self.values else self.values[column](_text(value))
 
 
-def column_names(table: Table) -> dict[str, str]:
+def column_names(table: Table, version: TableVersion) -> dict[str, str]:
     """
     The column that each name stands for: what the source calls it, and what the data schema does.
 
     Where a name is in both for different columns it is the source's, since JSON can hold any name; and
-    newer versions go before older ones.
+    *version*, which the message is of, goes before the others, and newer ones before older ones.
     """
     columns: dict[str, str] = {}
-    for version in reversed(table.versions):
-        for column, name in version.source_names.items():
+    for one in (version, *reversed(table.versions)):
+        for column, name in one.source_names.items():
             columns.setdefault(name, column)
-        for column in version.places:
+        for column in one.positions:
             columns.setdefault(column, column)
     return columns
 
@@ -147,9 +154,21 @@ def _refuse(text: str) -> Any:
 
 def _parse(text: str) -> Any:
     try:
-        return json.loads(text)
+        value = _NESTED.decode(text)
+        # An escape can spell half a character, which no column can hold.
+        json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         raise Unreadable from None
+    return value
+
+
+def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    return values if len(values) == len(pairs) else _refuse("")
+
+
+# As in a message itself, a fraction keeps its digits, and nothing is left to the reader.
+_NESTED = json.JSONDecoder(parse_float=str, parse_constant=refuse_constant, object_pairs_hook=_each_name_once)
 
 
 def _part(value: Any, kind: pa.DataType) -> Any:

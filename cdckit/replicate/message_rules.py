@@ -7,7 +7,7 @@ What the parts of data messages mean, in Avro and in JSON form: rows, which colu
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -29,7 +29,7 @@ LOADED_AT = "loaded_at"
 
 
 def row_types(table: Table) -> dict[str, pa.DataType]:
-    """The columns of rows behind those of their records; `version` is a place in the table's versions."""
+    """The columns of rows behind those of their records; `version` is which of the table's versions."""
     flags = pa.struct([(field.name, pa.bool_()) for field in table.fields])
     return {
         "version": pa.int32(),
@@ -73,22 +73,19 @@ def note(findings: Findings, row: int, fault: ReplicateFault, finding: str = "")
         findings[row] = fault, finding
 
 
-def make_rows(
-    messages: Messages, records: pa.RecordBatch, table: Table, place: int, loaded_at: int | None = None
-) -> pa.RecordBatch:
+def make_rows(messages: Messages, records: pa.RecordBatch, table: Table, index: int) -> pa.RecordBatch:
     """
     The rows (`row_types`) of data messages behind their records, which have their bytes if they are rejects.
 
     Args:
-        messages: All of the version that stands at *place* in the table.
-        records: Their records.
+        messages: All of one version of the table.
+        records: Their records, with `LOADED_AT` where the caller says it.
         table: The table.
-        place: The version.
-        loaded_at: From when on the rows of a full load are true, in microseconds.
+        index: Which of its versions.
     """
-    version, headers, count = table.versions[place], messages.headers, records.num_rows
+    version, headers, count = table.versions[index], messages.headers, records.num_rows
     data = _row(messages)
-    times = find_times(headers, records, loaded_at)
+    times = find_times(headers, records)
     column_mask, change_mask = (
         read_masks(headers[name], version.ordinals.values()) for name in ("columnMask", "changeMask")
     )
@@ -97,10 +94,9 @@ def make_rows(
     codes, descriptions = error_columns(findings, count)
     # What is in error has no other time than its own.
     has_time = pc.or_(codes.is_null(), pc.fill_null(pc.equal(times.taken_from, CHANGE), False))
-    keys = [sent[key] for key in version.keys if key in sent]
-    has_key = pa.array(np.all(keys, axis=0) if keys else np.ones(count, dtype=bool))
+    has_key = np.logical_and.reduce([np.ones(count, dtype=bool), *(sent[key] for key in version.keys)])
     columns = {
-        "version": pa.array(np.full(count, place, dtype=np.int32)),
+        "version": pa.array(np.full(count, index, dtype=np.int32)),
         "operation": headers["operation"],
         "change_sequence": headers["changeSequence"],
         "change_timestamp": pc.if_else(has_time, times.at, pa.scalar(None, INSTANT)),
@@ -116,7 +112,7 @@ def make_rows(
         "error_code": codes,
         "error_description": descriptions,
     }
-    return with_record(records, columns, keeps_bytes=pc.or_(codes.is_valid(), pc.invert(has_key)))
+    return with_record(records, columns, keeps_bytes=pa.array(bools(codes.is_valid()) | ~has_key))
 
 
 def _row(messages: Messages) -> pa.Array:
@@ -191,7 +187,7 @@ class Masks(NamedTuple):
     """Whether the mask marks an ordinal that the table does not have."""
 
 
-def read_masks(masks: pa.Array, ordinals: Iterable[int]) -> Masks:
+def read_masks(masks: pa.Array, ordinals: Collection[int]) -> Masks:
     """
     The bits of binary *masks* over a table whose columns have *ordinals*.
 
@@ -204,17 +200,17 @@ def read_masks(masks: pa.Array, ordinals: Iterable[int]) -> Masks:
     >>> read_masks(pa.array([bytes.fromhex("0B")]), [1, 2, 3, 4]).bits.tolist()
     [[True, True, False, True]]
     """
-    columns = sorted(ordinals)
-    width = -(-columns[-1] // 8)
+    greatest, known_bits = max(ordinals), np.array(list(ordinals)) - 1
+    width = -(-greatest // 8)
     # Masks repeat: a table has few sets of columns that change together.
     encoded = masks.dictionary_encode()
     distinct = [mask or b"" for mask in encoded.dictionary.to_pylist()] + [b""]
     packed = np.frombuffer(b"".join(mask[:width].ljust(width, b"\0") for mask in distinct), dtype=np.uint8)
     bits = np.unpackbits(packed.reshape(len(distinct), width), axis=1, bitorder="little").astype(bool)
-    unknown = np.setdiff1d(np.arange(8 * width), np.array(columns) - 1)
-    stray = bits[:, unknown].any(axis=1) | np.array([any(mask[width:]) for mask in distinct])
+    is_stray = np.delete(bits, known_bits, axis=1).any(axis=1)
+    is_stray |= [any(mask[width:]) for mask in distinct]
     which: npt.NDArray[Any] = encoded.indices.fill_null(len(distinct) - 1).to_numpy(zero_copy_only=False)
-    return Masks(bits[which, : columns[-1]], stray[which])
+    return Masks(bits[which, :greatest], is_stray[which])
 
 
 # Times ----------------------------------------------------------------------------------------------------
@@ -231,41 +227,36 @@ class Times(NamedTuple):
     is_wrong: Bools
 
 
-def find_times(
-    headers: Mapping[str, pa.Array], records: pa.RecordBatch, loaded_at: int | None = None
-) -> Times:
+def find_times(headers: Mapping[str, pa.Array], records: pa.RecordBatch) -> Times:
     """
     The time that a message says, or what stands in for it.
 
-    A row of a full load is true from the time on that the caller gives, or without it from its record's
-    `timestamp`; any other change has the time in its change sequence, or that of its record.
+    A row of a full load is true from the time on that the caller gives (`LOADED_AT`), or without it from its
+    record's `timestamp`; any other change has the time in its change sequence, or that of its record.
 
     Source:
         Qlik Replicate, data messages: `timestamp` and `changeSequence` are "applicable to CDC
         operations"; change sequence: YYYYMMDDHHmmSShh and 19 digits.  What stands in for a missing
         time is a decision of ours.
     """
-    record_time = records.column("timestamp")
     is_silent = pc.equal(pc.fill_null(headers["timestamp"], ""), "")
     # An empty text among them would make each of the others be looked at by itself.
     at, is_none = parse_instants(pc.if_else(is_silent, pa.scalar(None, pa.string()), headers["timestamp"]))
-    silent = bools(is_silent)
-    is_wrong = np.where(silent, bools(record_time.is_null()), is_none)
     taken_from = pc.if_else(at.is_valid(), CHANGE, pa.scalar(None, pa.string()))
     if not at.null_count:
-        return Times(at, taken_from, is_wrong)
+        return Times(at, taken_from, is_none)
     is_load = pc.fill_null(pc.equal(headers["operation"], LOAD), False)
     needs_sequence = pc.and_(at.is_null(), pc.invert(is_load))
     sequences = pc.if_else(needs_sequence, headers["changeSequence"], pa.scalar(None, pa.string()))
-    given = records.column(LOADED_AT) if LOADED_AT in records.schema.names else pa.scalar(loaded_at, INSTANT)
+    given = records.column(LOADED_AT) if LOADED_AT in records.schema.names else pa.scalar(None, INSTANT)
     for source, instants in (
         (GIVEN, pc.if_else(is_load, given, pa.scalar(None, INSTANT))),
         (SEQUENCE, pa.array(map(sequence_time, sequences.to_pylist()), INSTANT)),
-        (RECORD, record_time),
+        (RECORD, records.column("timestamp")),
     ):
         taken_from = pc.if_else(pc.and_(at.is_null(), instants.is_valid()), source, taken_from)
         at = pc.coalesce(at, instants)
-    return Times(at, taken_from, is_wrong)
+    return Times(at, taken_from, is_none & ~bools(is_silent) | bools(at.is_null()))
 
 
 # Year, month, day, hour, minute, second and hundredths of a second.

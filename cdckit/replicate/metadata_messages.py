@@ -114,10 +114,18 @@ def read_metadata(form: str, message_schema: str | None, message: bytes) -> dict
     data_schema = (
         metadata.data_schema if isinstance(metadata.data_schema, str) else json.dumps(metadata.data_schema)
     )
-    places = match_columns([(name, column.ordinal) for name, column in columns], _data_fields(data_schema))
-    strangers = [name for name, column in columns if column.primary_key_position > 0 and name not in places]
+    schema = _require_data_schema(data_schema)
+    fields = [field.name for field in schema.arrow_type.field("data").type]
+    positions = match_columns([(name, column.ordinal) for name, column in columns], fields)
+    strangers = [
+        name for name, column in columns if column.primary_key_position > 0 and name not in positions
+    ]
     if strangers:
         lacking = f"The data schema lacks the key {', '.join(strangers)}."
+        raise FoundFault(ReplicateFault.METADATA_INCOMPLETE, lacking)
+    if not positions:
+        # No mask could be read: whatever it left out would count as sent.
+        lacking = f"The data schema has none of the columns; it has {', '.join(fields) or 'no field':.200}."
         raise FoundFault(ReplicateFault.METADATA_INCOMPLETE, lacking)
     return {
         "schema_id": metadata.schema_id,
@@ -125,7 +133,7 @@ def read_metadata(form: str, message_schema: str | None, message: bytes) -> dict
         "lineage_timestamp": metadata.lineage.timestamp,
         "columns": [_column(name, column) for name, column in columns],
         "data_schema": data_schema,
-        "layout": layout(avro.parse_schema(data_schema).root),
+        "layout": layout(schema.root),
     }
 
 
@@ -170,12 +178,13 @@ HEADER_TYPES = {
 """The headers that are read, by the producer's names; it may send more, and leave out any but the first."""
 
 
-def _data_fields(text: str) -> list[str]:
-    """The names of the fields of a row, if the data schema *text* can be used."""
+def _require_data_schema(text: str) -> avro.AvroSchema:
+    """The data schema, if data messages can be read by it."""
     try:
-        record = avro.parse_schema(text).arrow_type
+        schema = avro.parse_schema(text)
     except avro.SchemaRefused as refused:
         raise FoundFault(ReplicateFault.DATA_SCHEMA_INVALID, str(refused)) from refused
+    record = schema.arrow_type
     for name in ("data", "headers"):
         if not pa.types.is_struct(record) or record.get_field_index(name) < 0:
             raise FoundFault(ReplicateFault.DATA_SCHEMA_INVALID, f"It is not a record with the field {name}.")
@@ -184,22 +193,16 @@ def _data_fields(text: str) -> list[str]:
     row, before = record.field("data").type, record.get_field_index("beforeData")
     if before >= 0 and record.field(before).type not in (row, pa.null()):
         raise FoundFault(ReplicateFault.DATA_SCHEMA_INVALID, "Its field beforeData is not a row like data.")
-    misfits = misfit_headers(record.field("headers").type)
-    if misfits:
-        raise FoundFault(
-            ReplicateFault.DATA_SCHEMA_INVALID, f"Its headers are not as a data message has them: {misfits}."
-        )
-    return [field.name for field in row]
-
-
-def misfit_headers(headers: pa.StructType) -> str:
-    """Find what is wrong with the headers of a data schema, or nothing."""
+    headers = record.field("headers").type
     misfits = ["operation"] if headers.get_field_index("operation") < 0 else []
     for name, needed in HEADER_TYPES.items():
         index = headers.get_field_index(name)
         if index >= 0 and not _readable(headers.field(index).type, needed):
             misfits.append(f"{name} is {headers.field(index).type}")
-    return ", ".join(misfits)
+    if misfits:
+        found = f"Its headers are not as a data message has them: {', '.join(misfits)}."
+        raise FoundFault(ReplicateFault.DATA_SCHEMA_INVALID, found)
+    return schema
 
 
 def _readable(kind: pa.DataType, needed: pa.DataType) -> bool:
@@ -267,19 +270,19 @@ def match_columns(columns: Sequence[tuple[str, int]], fields: Sequence[str]) -> 
     >>> match_columns([("id", 1), ("price", 2), ("colour", 4)], ["colour", "id", "price", "loaded_by"])
     {'id': 1, 'price': 2, 'colour': 0}
     """
-    places = {name: place for place, name in enumerate(fields)}
-    if all(name in places for name, _ in columns):
-        return {name: places[name] for name, _ in columns}
+    positions = {name: position for position, name in enumerate(fields)}
+    if all(name in positions for name, _ in columns):
+        return {name: positions[name] for name, _ in columns}
     in_order = {name: ordinal - 1 for name, ordinal in columns}
-    if all(place < len(fields) and _can_bear(fields[place], name) for name, place in in_order.items()):
+    if all(index < len(fields) and _can_bear(fields[index], name) for name, index in in_order.items()):
         return in_order
-    matched = {name: places[name] for name, _ in columns if name in places}
+    matched = {name: positions[name] for name, _ in columns if name in positions}
     for is_of in (_is_but_for_case, _can_bear):
         for name, _ in columns:
-            free = (place for place in range(len(fields)) if place not in matched.values())
-            place = next((place for place in free if is_of(fields[place], name)), None)
-            if name not in matched and place is not None:
-                matched[name] = place
+            free = (index for index in range(len(fields)) if index not in matched.values())
+            index = next((index for index in free if is_of(fields[index], name)), None)
+            if name not in matched and index is not None:
+                matched[name] = index
     return {name: matched[name] for name, _ in columns if name in matched}
 
 

@@ -17,11 +17,18 @@ from cdckit.errors import InvalidArgument
 from cdckit.model.changes import DELETE, UPSERT
 from cdckit.model.logs import LOG_END
 from cdckit.model.records import ERROR_CODE, door_reject, require_records
-from cdckit.parts.arguments import require_batch, require_columns, require_keys, require_struct
+from cdckit.parts.arguments import (
+    microseconds,
+    require_batch,
+    require_columns,
+    require_keys,
+    require_names,
+    require_struct,
+)
 from cdckit.replicate.decoding import INSTEAD, decode, metadata, schema_zone
 from cdckit.replicate.message_rules import CHANGE, LOAD
 from cdckit.replicate.metadata_messages import LINEAGE
-from cdckit.replicate.schema_ids import Message
+from cdckit.replicate.schema_ids import Statement
 from cdckit.replicate.table_rows import collect_zone, require_load_time, rows_of_table
 from cdckit.replicate.table_versions import make_table, near_names
 
@@ -92,12 +99,12 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
         .otherwise(UPSERT)
         .alias("operation"),
         F.col("change_timestamp").alias("effective_timestamp"),
-        _place(source).alias("sequence"),
+        _log_sequence(source).alias("sequence"),
         F.struct("timestamp", "topic", "partition", "offset", "record_number").alias("arrival"),
         _message_id().alias("message_id"),
         (F.lit(source) if source is not None else _source()).alias("source"),
         F.lit(0).alias("priority"),
-        _is_read().alias("snapshot"),
+        _is_snapshot().alias("snapshot"),
         F.when(is_leaving, F.col("before"))
         .when(is_arriving, _fill_unsent(names, "data", F.col("before").getField))
         .otherwise(F.col("data"))
@@ -204,7 +211,7 @@ def table_changes(
 
     Returns:
         What `changes` returns, under the keys of the metadata; and as rejects the records that hold no
-        envelope, since nobody knows whose they are.
+        envelope, since nobody knows whose they are: with *topics*, those of these topics.
 
     Raises:
         InvalidArgument: The metadata knows no such table, or several, or it has no key; or one of its
@@ -229,8 +236,7 @@ def table_changes(
     +----------------------+---------+-------+
     <BLANKLINE>
     """
-    if isinstance(topics, str):
-        raise InvalidArgument("table_changes", "topics", "a collection of names", topics)
+    require_names(topics, "topics", function="table_changes")
     require_load_time(loaded_at, function="table_changes")
     records = require_records(records, function="table_changes")
     require_batch(records, "records", INSTEAD, function="table_changes")
@@ -249,7 +255,7 @@ def table_changes(
     return changes(typed_rows, keys=source_table.keys, source=source)
 
 
-def _require_one(statements: Sequence[Message], zone: DataFrame, wanted: Mapping[str, str | None]) -> None:
+def _require_one(statements: Sequence[Statement], zone: DataFrame, wanted: Mapping[str, str | None]) -> None:
     """Raise unless all *statements* are of one table; where there are none, name those that are near."""
     if not statements:
         names = zone.select(*LINEAGE).distinct().limit(_MOST_NAMES).collect()
@@ -290,13 +296,13 @@ def _is_load_without_time() -> Column:
     return (F.col("operation") == LOAD) & (F.col("time_taken_from") != CHANGE)
 
 
-def _place(source: str | None) -> Column:
+def _log_sequence(source: str | None) -> Column:
     """The sequence, behind the task that counts it where several tasks may be one source: a log for each."""
     task = F.lit("") if source is None else F.concat(F.translate(_source(), LOG_END, "_"), F.lit(LOG_END))
     return F.coalesce(F.concat(task, _sequence()), F.lit(""))
 
 
-def _is_read() -> Column:
+def _is_snapshot() -> Column:
     """Tell whether a load read a change's row, which has no place; null where nothing says a place either."""
     is_of_log = (F.col("operation") != LOAD) & _sequence().isNotNull()
     return F.when(_is_load_without_time(), True).when(is_of_log, False)
@@ -321,9 +327,9 @@ class TableName(NamedTuple):
     table: str
 
 
-def by_table(statements: Iterable[Message]) -> dict[TableName, list[Message]]:
+def by_table(statements: Iterable[Statement]) -> dict[TableName, list[Statement]]:
     """The statements of each table, in the order of the tables' names."""
-    tables: dict[TableName, list[Message]] = {}
+    tables: dict[TableName, list[Statement]] = {}
     for statement in statements:
         tables.setdefault(TableName(*(statement[name] for name in LINEAGE)), []).append(statement)
     return dict(sorted(tables.items()))
@@ -356,12 +362,11 @@ class TableSettings:
 
     def __post_init__(self) -> None:
         for name in ("keys", "topics", "json_topics"):
-            given = getattr(self, name)
-            if isinstance(given, str):
-                raise InvalidArgument("TableSettings", name, "a list of names", given)
-            object.__setattr__(self, name, None if given is None else tuple(given))
-        if self.loaded_at is not None and self.loaded_at.utcoffset() is None:
-            raise InvalidArgument("TableSettings", "loaded_at", "an aware datetime", self.loaded_at)
+            names = getattr(self, name)
+            require_names(names, name, function="TableSettings")
+            object.__setattr__(self, name, None if names is None else tuple(names))
+        if self.loaded_at is not None:
+            microseconds(self.loaded_at, "loaded_at", function="TableSettings")
 
     def text(self) -> str:
         """The settings as a text that is the same for the same settings."""

@@ -18,8 +18,8 @@ import pyarrow as pa
 from cdckit.replicate.envelopes import ReplicateFault
 from cdckit.replicate.metadata_messages import METADATA_TYPES, table_text
 
-Message = Mapping[str, Any]
-"""A metadata message, or a statement of a zone that was kept; instants are microseconds."""
+Statement = Mapping[str, Any]
+"""What a metadata message says, or a zone has kept of it; instants are microseconds."""
 
 PLACE_TYPES = {
     "timestamp": pa.timestamp("us", "UTC"),
@@ -43,8 +43,6 @@ STATEMENT_TYPES: dict[str, pa.DataType] = {
 # What a statement says, beside the id and the table.  Where it was said again it is no new statement.
 _SAID = ("table_version", "columns", "data_schema")
 
-Place = tuple[Any, ...]
-
 
 def message_rows(messages: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
     """Metadata messages, or statements, as rows, with their instants as microseconds."""
@@ -61,26 +59,25 @@ def _in_micros(kind: pa.DataType) -> pa.DataType:
     return pa.int64() if pa.types.is_timestamp(kind) else kind
 
 
-def find_conflicts(messages: Iterable[Message]) -> Iterator[str | None]:
+def find_conflict(message: Statement, firsts: dict[str, Statement]) -> str | None:
     """
-    Find what contradicts the first message about a schema id, in each of the messages about it.
+    Find what contradicts the first message about a schema id in another one.
 
     Args:
-        messages: In the order of their places; each with `layout` and the names of its table, or with an
+        message: The next one by place: with its `layout` and the names of its table, or with an
             `error_code`, then it says nothing.  In `known` is the first word of a zone from earlier, or null.
+        firsts: The first word about each schema id so far, which is kept here.
     """
-    first: Message | None = None
-    for message in messages:
-        if message["error_code"] is not None:
-            yield None
-            continue
-        first = first or message["known"] or message
-        here, before = message["layout"], first["layout"]
-        conflict = (
-            f"Here, for {table_text(message)}, it has {_only(here, before)};"
-            f" before, for {table_text(first)}, it had {_only(before, here)}."
-        )
-        yield None if here == before else ReplicateFault.SCHEMA_CONFLICT.describe(conflict)
+    if message["error_code"] is not None:
+        return None
+    first = firsts.setdefault(message["schema_id"], message["known"] or message)
+    here, before = message["layout"], first["layout"]
+    if here == before:
+        return None
+    return ReplicateFault.SCHEMA_CONFLICT.describe(
+        f"Here, for {table_text(message)}, it has {_only(here, before)};"
+        f" before, for {table_text(first)}, it had {_only(before, here)}."
+    )
 
 
 def _only(lines: Sequence[str], others: Sequence[str]) -> str:
@@ -89,35 +86,32 @@ def _only(lines: Sequence[str], others: Sequence[str]) -> str:
     return ("; ".join(only) or "the same in another order")[:90]
 
 
-def statements(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
+def statements(messages: Iterable[Statement]) -> Iterator[dict[str, Any]]:
     """
     All that was said of one schema id (`STATEMENT_TYPES`): a row from its first message on until another.
 
     Args:
         messages: Those about the id, in any order; statements from earlier, with their `places`, among them.
     """
-    by_table: dict[str, list[tuple[Place, Message]]] = {}
+    by_table: dict[str, list[tuple[Statement, Statement]]] = {}
     for message in messages:
-        places = message["places"] or [message]
-        by_table.setdefault(table_text(message), []).extend((_place(place), message) for place in places)
+        placed = [(place, message) for place in message["places"] or [message]]
+        by_table.setdefault(table_text(message), []).extend(placed)
     for table, placed_messages in by_table.items():
         others = sorted(other for other in by_table if other != table)
-        placed_messages.sort(key=lambda entry: _sortable(entry[0]))
+        placed_messages.sort(key=lambda entry: place_order(entry[0]))
         for _, run in groupby(placed_messages, key=lambda entry: [entry[1][name] for name in _SAID]):
             entries = list(run)
-            first, message = entries[0]
-            places = dict.fromkeys(place for place, _ in entries)
+            places = [{name: place[name] for name in SAID_AT_TYPES} for place, _ in entries]
+            message = entries[0][1]
             yield {
                 **{name: message[name] for name in METADATA_TYPES},
-                **dict(zip(SAID_AT_TYPES, first, strict=True)),
-                "places": [dict(zip(SAID_AT_TYPES, place, strict=True)) for place in places],
+                **places[0],
+                "places": [place for place, _ in groupby(places)],
                 "other_tables": others,
             }
 
 
-def _place(message: Message) -> Place:
-    return tuple(message[name] for name in SAID_AT_TYPES)
-
-
-def _sortable(place: Place) -> list[tuple[bool, Any]]:
-    return [(part is not None, part) for part in place]
+def place_order(place: Statement) -> list[tuple[bool, Any]]:
+    """What sorts messages by their places (`SAID_AT_TYPES`), null first."""
+    return [(place[name] is not None, place[name]) for name in SAID_AT_TYPES]

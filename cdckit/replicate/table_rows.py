@@ -15,15 +15,15 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA, require_records
-from cdckit.parts.arguments import microseconds, require_types
+from cdckit.parts.arguments import require_instant, require_names, require_types
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.workers import WorkerPlan
-from cdckit.replicate.data_messages import Reading, read_rows
+from cdckit.replicate.data_messages import Reading, read_messages
 from cdckit.replicate.decoding import ZONE_SCHEMA
 from cdckit.replicate.envelopes import PLAIN_START, SCHEMA_ID_BYTES
 from cdckit.replicate.message_rules import LOADED_AT, row_types
 from cdckit.replicate.metadata_messages import LINEAGE
-from cdckit.replicate.schema_ids import SAID_AT_TYPES, Message
+from cdckit.replicate.schema_ids import SAID_AT_TYPES, Statement
 from cdckit.replicate.table_versions import Table, make_table
 
 
@@ -60,11 +60,11 @@ def read_table(zone: DataFrame, *, function: str) -> Table:
     return make_table(collect_zone(zone), function=function)
 
 
-def collect_zone(zone: DataFrame) -> list[Message]:
+def collect_zone(zone: DataFrame) -> list[Statement]:
     """The rows of *zone*, their instants as microseconds, which the local zone cannot make ambiguous."""
     places = F.col("places").cast(_PLACES_IN_SECONDS)
     rows = zone.withColumns({"timestamp": F.unix_micros("timestamp"), "places": places}).collect()
-    statements: list[Message] = [row.asDict(recursive=True) for row in rows]
+    statements: list[Statement] = [row.asDict(recursive=True) for row in rows]
     for place in chain.from_iterable(statement["places"] for statement in statements):
         seconds = place["timestamp"]
         place["timestamp"] = None if seconds is None else int(seconds.scaleb(6))
@@ -101,7 +101,8 @@ def data(
             The topics whose messages in JSON form are of this table: unlike those in Avro form,
             they do not say so themselves.  Columns may go by the source's names or the data schema's, in
             letters of any case where that leaves one column; a message that names what no version of the
-            table has is a reject.
+            table has is a reject.  They do not name their version either: that is the one of which the
+            metadata said last before they came.
         topics:
             The topics whose messages in Avro form are looked at; all without it.  Needed where a schema
             id of the table is that of another table too, such as the same table on another server.
@@ -130,7 +131,8 @@ def data(
           that the data schema has for them; text where two versions have numbers that no exact type holds
           (such as long and double).  On a DELETE it is the deleted row, whichever of the two
           places it was sent in.  A key column that was renamed is there under both names;
-        - `before`: the row as it was, null where it was not sent;
+        - `before`: the row as it was, null where it was not sent; in JSON form a column of the key that
+          beforeData leaves out did not change, and is as in `data`;
         - `sent`: a struct of booleans: whether the message held that column (from columnMask;
           without a mask, in Avro form every column of the message's version, in JSON form those that
           the object names).  `data` says nothing of the rest;
@@ -160,9 +162,8 @@ def data(
     <BLANKLINE>
     """
     records = require_records(records, function="data")
-    for name, given in (("json_topics", json_topics), ("topics", topics)):
-        if isinstance(given, str):
-            raise InvalidArgument("data", name, "a collection of names", given)
+    require_names(json_topics, "json_topics", function="data")
+    require_names(topics, "topics", function="data")
     require_load_time(loaded_at, function="data")
     table = read_table(zone, function="data")
     return rows_of_table(
@@ -198,24 +199,24 @@ def rows_of_table(
         shared, others = next(iter(table.shared.items()))
         needed = f"those of {table.name}: its schema id {shared} is also that of {', '.join(others[:10])}"
         raise InvalidArgument(function, "topics", needed, topics)
-    chosen = records.where(_may_be_of(table))
+    # What begins like a message of another table may still be no envelope.
+    chosen = records if unreadable else records.where(_may_be_of(table))
     if topics is not None:
         chosen = chosen.where(F.col("topic").isin([*topics, *json_topics]))
-    at, columns = None, [F.col(name) for name in RECORD_COLUMNS]
+    columns = [F.col(name) for name in RECORD_COLUMNS]
     if isinstance(loaded_at, Column):
         columns.append(loaded_at.cast("timestamp_ltz").alias(LOADED_AT))
     elif loaded_at is not None:
-        at = microseconds(loaded_at, "loaded_at", function=function)
-    reading = Reading(table, tuple(json_topics), None if topics is None else tuple(topics), at, unreadable)
+        columns.append(require_instant(loaded_at, "loaded_at", function=function).alias(LOADED_AT))
+    reading = Reading(table, tuple(json_topics), None if topics is None else tuple(topics), unreadable)
     kind = T.StructType([*RECORD_SCHEMA.fields, *spark_columns(pa.schema(row_types(table).items()))])
-    return _with_version(
-        WorkerPlan(chosen.select(*columns), partial(read_rows, reading=reading), kind).rows(), table
-    )
+    read = partial(read_messages, reading=reading)
+    return _with_version(WorkerPlan(chosen.select(*columns), read, kind).rows(), table)
 
 
 def _may_be_of(table: Table) -> Column:
     """
-    False for the values that are surely of another table: it saves them the way through Python.
+    False for the values that are no sound message of the table: it saves them the way through Python.
 
     A data message without application headers begins with the magic, its type, no headers, and a
     schema id of 32 bytes; what begins otherwise is left for the real reader to judge.
@@ -227,7 +228,7 @@ def _may_be_of(table: Table) -> Column:
 
 
 def _with_version(rows: DataFrame, table: Table) -> DataFrame:
-    """Put in the place of `version`, a place in *table*'s versions, what that version is called."""
+    """Put in the place of `version`, which is one of *table*'s, what that version is called."""
 
     def of_version(values: Iterable[Any], kind: str) -> Column:
         return F.element_at(F.array(*(F.lit(value).cast(kind) for value in values)), F.col("version") + 1)

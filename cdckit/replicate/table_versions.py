@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from itertools import pairwise
-from typing import Any
+from itertools import groupby, pairwise
+from operator import itemgetter
 
 import pyarrow as pa
 
@@ -14,9 +15,10 @@ from cdckit.errors import InvalidArgument
 from cdckit.parts import avro
 from cdckit.parts.arrow_widening import common_type
 from cdckit.replicate.metadata_messages import LINEAGE, match_columns, table_text
+from cdckit.replicate.schema_ids import Statement, place_order
 
-Statement = Mapping[str, Any]
-"""A row of a zone, with its instants as microseconds (see `cdckit.replicate.schema_ids`)."""
+BEGINNING = -(2**63)
+"""Before every instant: when a message without a time came."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +30,13 @@ class TableVersion:
     data_schema: str
     ordinals: Mapping[str, int]
     """The source's own number of each column."""
-    places: Mapping[str, int]
+    positions: Mapping[str, int]
     """Where each column stands in a row of this version."""
     keys: tuple[str, ...]
     source_names: Mapping[str, str]
     """What the source calls the columns."""
+    renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """The older name in this version of a key column that the newest one has under another."""
     since: int | None = None
     """From which record on the id means this, in microseconds; from the first on without."""
     until: int | None = None
@@ -52,10 +56,12 @@ class Table:
     keys: tuple[str, ...]
     shared: Mapping[str, tuple[str, ...]]
     """The schema ids that are those of other tables too, and of which."""
+    newest_since: tuple[tuple[int, int], ...]
+    """From which records on, in microseconds, which of the versions was the newest."""
 
     def absent(self, version: TableVersion) -> list[str]:
         """The columns of other versions that *version* does not have."""
-        return [field.name for field in self.fields if field.name not in version.places]
+        return [field.name for field in self.fields if field.name not in version.positions]
 
 
 def make_table(rows: Iterable[Statement], *, function: str) -> Table:
@@ -64,7 +70,7 @@ def make_table(rows: Iterable[Statement], *, function: str) -> Table:
 
     What came without an instant came first.
     """
-    rows = sorted(rows, key=_latest)
+    rows = sorted(rows, key=lambda row: (place_order(row["places"][-1]), row["schema_id"]))
     tables = sorted({table_text(row) for row in rows})
     if len(tables) != 1:
         needed = "the schema zone of one table (filter it by server, task, schema and table)"
@@ -75,12 +81,8 @@ def make_table(rows: Iterable[Statement], *, function: str) -> Table:
     shared = {row["schema_id"]: tuple(row["other_tables"]) for row in rows if row["other_tables"]}
     server, task, schema, name = (rows[0][part] for part in LINEAGE)
     timed = tuple(_with_times(versions, rows))
-    return Table(server, task, schema, name, timed, fields, _keys(versions), shared)
-
-
-def _latest(row: Statement) -> tuple[Any, ...]:
-    place = row["places"][-1]
-    return place["timestamp"] or 0, place["topic"], place["partition"], place["offset"], row["schema_id"]
+    keys, newest_since = _keys(versions), tuple(_newest_since(rows))
+    return Table(server, task, schema, name, timed, fields, keys, shared, newest_since)
 
 
 def near_names(tables: Iterable[Statement], wanted: Mapping[str, str | None]) -> list[str]:
@@ -98,15 +100,15 @@ def _version(row: Statement, spelling: Mapping[str, str]) -> TableVersion:
     fields = [field.name for field in _data_type(row)]
     ordinals = {column["name"]: column["ordinal"] for column in row["columns"]}
     matched = match_columns(list(ordinals.items()), fields)
-    names = {column: spelling[fields[place].lower()] for column, place in matched.items()}
+    names = {column: spelling[fields[position].lower()] for column, position in matched.items()}
     in_key = sorted((column["key_position"], column["name"]) for column in row["columns"])
     return TableVersion(
         row["schema_id"],
         row["table_version"],
         row["data_schema"],
         ordinals={column: ordinals[name] for name, column in names.items()},
-        places={spelling[name.lower()]: place for place, name in enumerate(fields)},
-        keys=tuple(names[name] for position, name in in_key if position > 0 and name in names),
+        positions={spelling[name.lower()]: position for position, name in enumerate(fields)},
+        keys=tuple(names[name] for number, name in in_key if number > 0 and name in names),
         source_names={column: name for name, column in names.items()},
     )
 
@@ -122,18 +124,19 @@ def _with_renamed_keys(versions: Sequence[TableVersion], fields: pa.StructType) 
     kinds = {field.name: field.type for field in fields}
 
     def renamed(version: TableVersion) -> TableVersion:
-        pairs = [
-            (new, old)
+        names = {
+            new: old
             for new, old in zip(newest.keys, version.keys, strict=False)
-            if new not in version.places
-            and old not in newest.places
+            if new not in version.positions
+            and old not in newest.positions
             and newest.ordinals[new] == version.ordinals[old]
             and kinds[new] == kinds[old]
-        ]
+        }
         return replace(
             version,
-            ordinals={**version.ordinals, **{new: version.ordinals[old] for new, old in pairs}},
-            places={**version.places, **{new: version.places[old] for new, old in pairs}},
+            ordinals={**version.ordinals, **{new: version.ordinals[old] for new, old in names.items()}},
+            positions={**version.positions, **{new: version.positions[old] for new, old in names.items()}},
+            renamed=names,
         )
 
     return [renamed(version) for version in versions]
@@ -141,16 +144,29 @@ def _with_renamed_keys(versions: Sequence[TableVersion], fields: pa.StructType) 
 
 def _with_times(versions: Sequence[TableVersion], rows: Sequence[Statement]) -> list[TableVersion]:
     """Give *versions* the records that they are of, where one id has meant several."""
-    begins = [row["timestamp"] or 0 for row in rows]
     of_id: dict[str, list[int]] = {}
-    for place in sorted(range(len(rows)), key=begins.__getitem__):
-        of_id.setdefault(rows[place]["schema_id"], []).append(place)
+    for index in sorted(range(len(rows)), key=lambda index: place_order(rows[index])):
+        of_id.setdefault(rows[index]["schema_id"], []).append(index)
     timed = list(versions)
-    for places in of_id.values():
-        for earlier, later in pairwise(places):
-            timed[earlier] = replace(timed[earlier], until=begins[later])
-            timed[later] = replace(timed[later], since=begins[later])
+    for indexes in of_id.values():
+        for earlier, later in pairwise(indexes):
+            begin = _instant(rows[later])
+            timed[earlier] = replace(timed[earlier], until=begin)
+            timed[later] = replace(timed[later], since=begin)
     return timed
+
+
+def _newest_since(rows: Sequence[Statement]) -> Iterator[tuple[int, int]]:
+    """Tell from when on which of the statements was the last that was made of the table."""
+    places = [(place, index) for index, row in enumerate(rows) for place in row["places"]]
+    places.sort(key=lambda entry: place_order(entry[0]))
+    for index, run in groupby(places, itemgetter(1)):
+        first, _ = next(run)
+        yield _instant(first), index
+
+
+def _instant(place: Statement) -> int:
+    return BEGINNING if place["timestamp"] is None else place["timestamp"]
 
 
 def _data_type(row: Statement) -> pa.StructType:
@@ -160,7 +176,7 @@ def _data_type(row: Statement) -> pa.StructType:
 def _keys(versions: Sequence[TableVersion]) -> tuple[str, ...]:
     keys = versions[-1].keys
     for version in reversed(versions[:-1]):
-        if keys and not set(keys) & set(version.places):
+        if keys and not set(keys) & set(version.positions):
             keys = (*keys, *version.keys)
     return keys
 

@@ -265,7 +265,7 @@ def test_each_type_is_read_by_the_native_reader_at_once(
     def never(*args: object) -> int:
         raise AssertionError("the datums were not read at once")
 
-    monkeypatch.setattr(decoding, "looks_right", never)
+    monkeypatch.setattr(decoding, "find_fault", never)
     run(schema, *(datum for datum, _ in datums * 3))
     run(record(["null", array(schema)], name="Outer") if kind != pa.null() else schema)
 

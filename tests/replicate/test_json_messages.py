@@ -31,6 +31,8 @@ READ: list[tuple[pa.DataType, dict[str, Any]]] = [
     (CLOCK, {"2024-01-01T12:00:00+05:00": NOON.replace(tzinfo=None)}),
     (PARTS, {'{"list": [1, "2", null]}': {"list": [1, 2, None], "map": None}}),
     (PARTS, {'{"map": {"a": "1.5"}, "more": 1}': {"list": None, "map": [("a", Decimal("1.50"))]}}),
+    (pa.list_(pa.decimal128(19, 2)), {"[12345678901234567.89]": [Decimal("12345678901234567.89")]}),
+    (pa.list_(pa.string()), {r'["\ud83d\ude00", 1.10, true]': ["\U0001f600", "1.10", "true"]}),
 ]
 REFUSED: list[tuple[pa.DataType, list[str]]] = [
     (pa.int32(), ["2147483648", "7.0", "7.5", "", "x", "1_0", "\u0661", "0x10"]),
@@ -42,6 +44,9 @@ REFUSED: list[tuple[pa.DataType, list[str]]] = [
     (INSTANT, ["10:00", "2024", "2024-01-01T10", "2024-01-01T24:00", "2024-01-01T10:00:60", " 2024-01-01"]),
     (INSTANT, ["9999-12-31T23:30:00-01:00", "2024-01-01T10:00:00,5", "2024-01-01T10:00 Z", ""]),
     (CLOCK, ["2024-01-01T10", "x"]),
+    (pa.list_(pa.string()), [r'["\ud800"]']),
+    (pa.map_(pa.string(), pa.string()), [r'{"\ud800": "x"}']),
+    (PARTS, ['{"list": [1], "list": [2]}', '{"list": NaN}']),
     (PARTS, ["", "[1]", '{"list": 1}', '{"list": ["x"]}', '{"map": {"a": "x"}}', "[" * 100_000]),
     (pa.null(), ["x", ""]),
 ]

@@ -647,6 +647,11 @@ JSON_ROWS: dict[str, tuple[bytes, Row]] = {
         json_dt({"id": "7"}, {"id": "6", "note": "old"}),
         {"before": NOTHING | {"id": 6, "note": "old"}},
     ),
+    "a row before that leaves out the key, which did not change": (
+        json_dt({"id": "7", "note": "new"}, {"note": "old"}),
+        {"before": NOTHING | {"id": 7, "note": "old"}},
+    ),
+    "a row before that is empty": (json_dt({"id": "7", "note": "new"}, {}), {"before": NOTHING | {"id": 7}}),
     "a delete with the row in data": (
         json_dt({"id": "7"}, None, "DELETE"),
         {"data": NOTHING | {"id": 7}, "sent": ["id"], "before": None},

@@ -166,6 +166,11 @@ BAD: dict[str, tuple[bytes, str, str]] = {
         "METADATA_INCOMPLETE",
         "The data schema lacks the key code.",
     ),
+    "no column is in the data schema": (
+        Version({"code": "int"}, keys=()).md(dataSchema=Version({"x": "int"}).data_schema),
+        "METADATA_INCOMPLETE",
+        "The data schema has none of the columns; it has x.",
+    ),
     "a schema id of 31 bytes": (ITEMS.md(schemaId="x" * 31), "SCHEMA_ID_LENGTH", f"It is '{'x' * 31}'."),
     "a schema id of 32 characters and 33 bytes": (
         ITEMS.md(schemaId="ß" + "x" * 31),
@@ -182,6 +187,11 @@ BAD: dict[str, tuple[bytes, str, str]] = {
         with_data_schema(data_record(data="gate", beforeData=None)),
         "DATA_SCHEMA_INVALID",
         "'gate' is not defined",
+    ),
+    "the data schema has half a character in a name": (
+        with_data_schema('{"type": "record", "name": "a.\\ud800", "fields": []}'),
+        "DATA_SCHEMA_INVALID",
+        "cannot be a part of the name 'a.\\ud800'",
     ),
     "the data schema points to a file": (
         with_data_schema(data_record(data="file:///etc/passwd")),
@@ -328,6 +338,8 @@ def test_metadata_that_cannot_be_used_says_why(name: str) -> None:
     fault, found = refused.value.fault, refused.value.finding
     assert (opened.findings, fault.value) == ({}, code)
     assert finding in found or finding in fault.sentence
+    # A column of texts can hold it.
+    found.encode()
     assert len(fault.describe(found)) < 500
 
 

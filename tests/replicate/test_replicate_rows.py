@@ -21,17 +21,17 @@ DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 
 
 def table_of(version: Version) -> Table:
     fields = avro.parse_schema(version.data_schema).arrow_type.field("data").type
-    places = {field.name: place for place, field in enumerate(fields)}
-    ordinals = {name: place + 1 for name, place in places.items()}
-    names = {name: name for name in places}
-    known = TableVersion(version.schema_id, 1, version.data_schema, ordinals, places, ("id",), names)
+    positions = {field.name: place for place, field in enumerate(fields)}
+    ordinals = {name: place + 1 for name, place in positions.items()}
+    names = {name: name for name in positions}
+    known = TableVersion(version.schema_id, 1, version.data_schema, ordinals, positions, ("id",), names)
     lineage = version.server, version.task, version.schema, version.table
-    return Table(*lineage, (known,), fields, ("id",), {})
+    return Table(*lineage, (known,), fields, ("id",), {}, ((0, 0),))
 
 
 def parts_of(version: Version, messages: list[bytes]) -> list[pa.RecordBatch]:
     batch = pa.RecordBatch.from_pylist(numbered(messages), schema=RECORD_SCHEMA)
-    parts = list(data_messages.read_rows([batch], Reading(table_of(version))))
+    parts = list(data_messages.read_messages([batch], Reading(table_of(version))))
     for part in parts:
         part.validate(full=True)
     return parts

@@ -103,6 +103,16 @@ def test_without_any_time_a_record_is_a_reject(rows: dict[int, dict[str, Any]]) 
     )
 
 
+def test_a_record_without_a_time_is_true_from_the_time_of_its_sequence_on() -> None:
+    told = ITEMS.dt("DELETE", ROW, timestamp=None, changeSequence=sequence("2024010109594512", 7))
+    _, rows = read_home([record(ITEMS.md(), 0), record(told, 1, timestamp=None)])
+    assert (rows[1]["error_code"], rows[1]["change_timestamp"], rows[1]["time_taken_from"]) == (
+        None,
+        datetime(2024, 1, 1, 9, 59, 45, 120_000),
+        "sequence",
+    )
+
+
 def given(reading: Reading, loaded_at: Any) -> dict[int, dict[str, Any]]:
     return by_offset(replicate.data(reading.records, reading.zone, loaded_at=loaded_at))
 
@@ -116,8 +126,10 @@ def test_the_caller_says_when_a_load_was(reading: Reading, rows: dict[int, dict[
             eight.replace(tzinfo=None),
             "given",
         )
-    for offset in range(4, len(TOLD) + 2):
+    for offset in range(4, len(TOLD) + 1):
         assert {name: found[offset][name] for name in rows[offset]} == rows[offset]
+    lost = found[len(TOLD) + 1]
+    assert (lost["error_code"], lost["change_timestamp"].hour, lost["time_taken_from"]) == (None, 8, "given")
 
 
 def test_several_loads_have_a_time_each(reading: Reading) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -26,7 +26,7 @@ from support.replicate_messages import (
     sequence,
     to_dataframe,
 )
-from support.replicate_readings import read, rows_of
+from support.replicate_readings import read, read_home, rows_of
 
 TEXT = ["null", "string"]
 INT = ["null", "int"]
@@ -90,6 +90,25 @@ def test_a_key_with_another_name_is_the_same_key(spark: SparkSession) -> None:
         ("delete", {"ITEM_ID": 1, "x": "a", "ID": 1}),
         ("upsert", {"ITEM_ID": 2, "x": "a", "ID": 2}),
         ("upsert", {"ITEM_ID": 2, "x": "b", "ID": None}),
+    ]
+
+
+def test_in_json_form_too_a_key_with_another_name_is_the_same_key() -> None:
+    old = Version({"ID": "int", "x": TEXT}, keys=("ID",))
+    new = Version({"ITEM_ID": "int", "x": TEXT}, keys=("ITEM_ID",), number=2)
+
+    def told(**row: str) -> bytes:
+        return json_envelope("DT", {"data": row, "headers": header_values("UPDATE", columnMask="01")})
+
+    values = [old.md(), told(ID="1", x="a"), new.md(), told(ITEM_ID="2", x="b")]
+    _, rows = read_home(numbered(values), json_topics=["items"])
+    assert [rows[n]["data"] for n in (1, 3)] == [
+        {"ITEM_ID": 1, "x": "a", "ID": 1},
+        {"ITEM_ID": 2, "x": "b", "ID": None},
+    ]
+    assert [rows[n]["sent"] for n in (1, 3)] == [
+        {"ITEM_ID": True, "x": False, "ID": True},
+        {"ITEM_ID": True, "x": False, "ID": False},
     ]
 
 
@@ -157,6 +176,49 @@ def test_metadata_without_times_counts_by_its_places(spark: SparkSession) -> Non
     told = record(first.dt("INSERT", {"id": 1, "code": "c"}), 2, timestamp=at(0))
     rows = read(spark, [*said, told]).rows().collect()
     assert [(row["offset"], row["key_columns"]) for row in rows] == [(2, ["code"])]
+
+
+def test_metadata_without_a_time_came_before_that_of_any_time() -> None:
+    """Kafka shows the time -1 ms where an old producer gave none; and places may lack their other parts."""
+    first = Version({"id": "int", "code": "string"})
+    rekeyed = replace(first, keys=("code",), number=2)
+    just_before = datetime(1970, 1, 1, tzinfo=UTC) - timedelta(milliseconds=1)
+    records = [
+        record(first.md(), 0, timestamp=just_before),
+        record(rekeyed.md(), 1, timestamp=None, topic=None, partition=None),
+        record(first.dt("INSERT", {"id": 1, "code": "c"}), 2, timestamp=at(0)),
+    ]
+    _, rows = read_home(records)
+    assert rows[2]["key_columns"] == ["id"]
+    _, rows = read_home([*records, record(rekeyed.md(), 3, timestamp=None, topic="b")])
+    assert rows[2]["key_columns"] == ["id"]
+
+
+def test_a_message_in_json_form_is_read_by_what_was_said_last_of_its_table_before_it() -> None:
+    """It names no version: of a column that was dropped and a key that grew its mask and its key say more."""
+    old = Version({"id": "int", "b": TEXT, "c": TEXT})
+    new = Version({"id": "int", "c": TEXT, "region": "string"}, keys=("id", "region"), number=2)
+
+    def told(row: dict[str, str], mask: str) -> bytes:
+        return json_envelope("DT", {"data": row, "headers": header_values("UPDATE", columnMask=mask)})
+
+    before, after = told({"id": "1", "c": "x"}, "05"), told({"id": "1", "c": "y", "region": "N"}, "07")
+    values = [before, old.md(), before, new.md(), after]
+    timeless = record(after, 5, timestamp=None)
+    _, rows = read_home([*numbered(values), timeless], json_topics=["items"])
+    assert [(row["offset"], row["error_code"], row["table_version"]) for row in rows.values()] == [
+        (0, None, 1),
+        (2, None, 1),
+        (4, None, 2),
+        (5, None, 2),
+    ]
+    sent = {
+        offset: {name for name, is_sent in row["sent"].items() if is_sent} for offset, row in rows.items()
+    }
+    assert sent == {0: {"id", "c"}, 2: {"id", "c"}, 4: {"id", "c", "region"}, 5: {"id", "c", "region"}}
+    assert rows[2]["key_columns"] == ["id"]
+    # Its key is whole, so nobody needs its bytes.
+    assert rows[2]["value"] is None
 
 
 def at(seconds: int) -> Any:

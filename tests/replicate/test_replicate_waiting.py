@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -54,8 +55,9 @@ RECORDS = [
     record(None, 13),
     record(UNKNOWN.md(schemaId=UNKNOWN.schema_id, dataSchema="?"), 14),
     record(envelope("DT", b"\xff", schema_id=UNKNOWN.schema_id, headers={"a": "b"}), 15, timestamp=NOON),
+    record(UNKNOWN.dt("INSERT", ROW), 16, timestamp=None),
 ]
-WAITING = [2, 3, 4, 5, 6, 7, 9, 15]
+WAITING = [2, 3, 4, 5, 6, 7, 9, 15, 16]
 
 
 @pytest.fixture(scope="module")
@@ -80,12 +82,12 @@ def test_data_without_metadata_waits_and_nothing_else_does(waiting: dict[int, di
 
 def test_a_message_in_json_form_waits_for_its_topic_to_be_named(reading: Reading) -> None:
     assert 8 in by_offset(wait(reading, json_topics=()))
-    assert sorted(by_offset(wait(reading, json_topics=["in json", "of a table"]))) == [2, 3, 4, 5, 9, 15]
+    assert sorted(by_offset(wait(reading, json_topics=["in json", "of a table"]))) == [2, 3, 4, 5, 9, 15, 16]
 
 
 def test_a_waiting_record_is_whole(waiting: dict[int, dict[str, Any]]) -> None:
     for sent in RECORDS:
-        if sent["offset"] in WAITING:
+        if sent["offset"] in WAITING and sent["timestamp"] is not None:
             sent = sent | {"timestamp": sent["timestamp"].replace(tzinfo=None)}
             assert {name: waiting[sent["offset"]][name] for name in sent} == sent
     assert waiting[2]["schema_id"] == UNKNOWN.schema_id
@@ -107,11 +109,16 @@ def test_a_wait_of_just_the_time_allowed_is_not_too_long(waiting: dict[int, dict
     assert [waiting[offset]["is_overdue"] for offset in (2, 3, 4, 5)] == [True, False, True, False]
 
 
+def test_a_wait_that_nobody_can_measure_is_too_long(waiting: dict[int, dict[str, Any]]) -> None:
+    """A record without a time would else wait for ever."""
+    assert (waiting[16]["waited"], waiting[16]["is_overdue"]) == (None, True)
+
+
 def test_now_may_be_said_in_any_zone_and_the_time_allowed_is_the_callers(reading: Reading) -> None:
     there = (NOON + MINUTE).astimezone(timezone(timedelta(hours=-5)))
     rows = by_offset(wait(reading, now=there, wait=MINUTE))
     assert [rows[offset]["waited"] for offset in (2, 3)] == [MINUTE, timedelta(seconds=10)]
-    assert {row["is_overdue"] for row in rows.values()} == {False}
+    assert {offset for offset, row in rows.items() if row["is_overdue"]} == {16}
 
 
 def test_kept_ones_are_in_no_error_however_long_they_waited(waiting: dict[int, dict[str, Any]]) -> None:
@@ -126,7 +133,7 @@ def test_rejected_ones_say_what_was_missing_and_those_in_time_still_wait(reading
         assert row["error_code"] == code, offset
         assert (row["error_description"] is None) == (code is None)
     assert rows[2]["error_description"] == (
-        "No metadata message with this schema id came within the time allowed."
+        "No metadata message for this schema id and topic came within the time allowed."
         f" Schema id {UNKNOWN.schema_id}, in items/0 at 2."
     )
     assert rows[6]["error_description"].endswith(" Schema id none, in in json/0 at 6.")
@@ -134,7 +141,7 @@ def test_rejected_ones_say_what_was_missing_and_those_in_time_still_wait(reading
 
 def test_the_policy_fail_stops_the_computation_whatever_of_it_is_asked_for(reading: Reading) -> None:
     failing = wait(reading, overdue="fail")
-    message = "METADATA_MISSING: No metadata message with this schema id came"
+    message = "METADATA_MISSING: No metadata message for this schema id and topic came"
     with pytest.raises(PySparkException, match=message):
         failing.collect()
     with pytest.raises(PySparkException, match=message):
@@ -144,8 +151,9 @@ def test_the_policy_fail_stops_the_computation_whatever_of_it_is_asked_for(readi
 
 
 def test_the_policy_fail_lets_those_pass_that_are_in_time(reading: Reading) -> None:
-    rows = by_offset(wait(reading, overdue="fail", wait=MINUTE))
-    assert sorted(rows) == WAITING
+    timed = replace(reading, decoded=reading.decoded.where("timestamp is not null"))
+    rows = by_offset(wait(timed, overdue="fail", wait=MINUTE))
+    assert sorted(rows) == WAITING[:-1]
     assert {row["error_code"] for row in rows.values()} == {None}
 
 
@@ -154,7 +162,7 @@ def test_the_policy_fail_lets_those_pass_that_are_in_time(reading: Reading) -> N
 
 @pytest.mark.parametrize("now", [NOON.replace(tzinfo=None), None, "2024-01-01", NOON.date()])
 def test_an_instant_without_a_zone_is_refused_at_the_call(reading: Reading, now: Any) -> None:
-    with pytest.raises(InvalidArgument, match=r"waiting\(\) needs now to be an aware datetime; it is"):
+    with pytest.raises(InvalidArgument, match=r"waiting\(\) needs now to be an aware datetime"):
         wait(reading, now=now)
 
 
@@ -163,6 +171,12 @@ def test_a_policy_that_is_none_is_refused_at_the_call(reading: Reading) -> None:
         InvalidArgument, match=r"needs overdue to be 'keep', 'reject' or 'fail'; it is 'drop'"
     ):
         wait(reading, overdue="drop")
+
+
+@pytest.mark.parametrize("time", [10, -MINUTE, "10 seconds", None])
+def test_a_time_to_wait_that_is_none_is_refused_at_the_call(reading: Reading, time: Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"waiting\(\) needs wait to be a timedelta, not negative"):
+        wait(reading, wait=time)
 
 
 def test_wrong_tables_are_refused_at_the_call(reading: Reading) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cdckit.replicate.schema_ids import find_conflicts, statements
+from cdckit.replicate.schema_ids import find_conflict, statements
 from support.replicate_messages import Version
 
 TEXT = ["null", "string"]
@@ -83,7 +83,9 @@ CONFLICTS: dict[str, tuple[list[Message], list[str | None]]] = {
 def test_a_layout_stands_and_what_contradicts_it_is_told(name: str) -> None:
     messages, expected = CONFLICTS[name]
     sentence = "An earlier message gave this schema id another layout, which stands. "
-    assert list(find_conflicts(messages)) == [text and sentence + text for text in expected]
+    firsts: dict[str, Any] = {}
+    found = [find_conflict(message, firsts) for message in messages]
+    assert found == [text and sentence + text for text in expected]
 
 
 REKEYED = {"columns": [{"name": "id", "ordinal": 1}, {"name": "code", "ordinal": 2}]}

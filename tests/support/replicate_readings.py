@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import replicate
 from cdckit.replicate.data_messages import Reading as TableReading
-from cdckit.replicate.data_messages import read_rows
+from cdckit.replicate.data_messages import read_messages
 from cdckit.replicate.decoding import ZONE_SCHEMA
 from cdckit.replicate.envelopes import METADATA, open_envelopes
 from cdckit.replicate.metadata_messages import read_metadata
@@ -70,7 +70,7 @@ def read_home(
     zone = [row for _, about in groupby(messages, itemgetter("schema_id")) for row in statements(about)]
     made = make_table([row for row in zone if row["table"] == table], function="read_home")
     found: dict[int, dict[str, Any]] = {}
-    for rows in read_rows([batch], TableReading(made, **reading)):
+    for rows in read_messages([batch], TableReading(made, **reading)):
         rows.validate(full=True)
         for row in rows.to_pylist():
             assert row["offset"] not in found, "an offset stands in two rows"

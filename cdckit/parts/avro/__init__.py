@@ -33,8 +33,7 @@ one, nor makes more of one than is allowed; `decode` is the same for as many as 
 
 from cdckit.parts.arguments import require_package
 
-for _package in ("fastavro", "datafusion"):
-    require_package(_package, extra="avro", part="Avro")
+require_package("datafusion", extra="avro", part="Avro")
 
 from cdckit.parts.avro.decoding import DecodedDatums, decode, decode_parts  # noqa: E402  what is missing is said before
 from cdckit.parts.avro.schema import AvroSchema, SchemaRefused, parse_schema  # noqa: E402

@@ -8,25 +8,22 @@ is `find_fault`'s.
 
 This is what says *which* datum of a batch is wrong, and why.  `find_fault` walks over the bytes in
 plain Python, slow and exact: it accepts what the native reader accepts.  Nothing is built from the
-bytes, so a claim of any size costs nothing.  `looks_right` is five times as fast and lets some faults
-pass, as fastavro does: numbers of too many bits, and indexes below zero.
+bytes, so a claim of any size costs nothing.
 """
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import fastavro
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdckit.parts.avro.native import MARK, Shaper, Unreadable, plain_item, read
+from cdckit.parts.avro.native import MARK, Shaper, Unreadable, read
 from cdckit.parts.avro.schema import AvroSchema, Node, decoded_bytes, most_bytes
 
 Bools = npt.NDArray[np.bool_]
@@ -126,21 +123,6 @@ def find_fault(datum: bytes, root: Node) -> str | None:
     if end < len(datum):
         return f"the value ends at byte {end}, but {len(datum) - end} more bytes follow"
     return None
-
-
-def looks_right(datum: bytes, root: Node) -> bool:
-    """Tell whether fastavro reads *datum* to its last byte."""
-    stream = io.BytesIO(datum)
-    try:
-        fastavro.schemaless_reader(stream, _parse_root(root), None)
-    except Exception:  # of many kinds, and `find_fault` is asked for the reason
-        return False
-    return stream.tell() == len(datum)
-
-
-@lru_cache(maxsize=64)
-def _parse_root(root: Node) -> Any:
-    return fastavro.parse_schema(plain_item(root))
 
 
 @lru_cache(maxsize=64)
@@ -406,8 +388,7 @@ class _Scrutiny(IntEnum):
 
     NOT = 0
     TOGETHER = 1
-    QUICKLY = 2
-    EXACTLY = 3
+    EACH = 2
 
 
 def _decode(
@@ -416,40 +397,38 @@ def _decode(
     """
     Decode the *datums* of *rows*; puts into *errors* what cannot be decoded and leaves it out.
 
-    Where they cannot be read all at once, those that end in the wrong place are taken out, together.
-    If that does not help, parts are tried, and of a small part each one is looked at, quickly and if
-    need be exactly. That the reader refuses even then is not known to happen; if it
-    does, that costs only what it refuses alone.
+    Where they cannot be read all at once, those that end in the wrong place are taken out, if all can be
+    looked at together.  If that does not help, parts are tried, and of a small part each one is looked at.
+    That the reader refuses even then is not known to happen; if it does, that costs only what it refuses
+    alone.
     """
     try:
         plain = read(datums, root)
     except Unreadable as refusal:
         if seen is _Scrutiny.NOT and len(rows) > _SINGLY and can_scan(root):
-            right = _find_ending_right(datums, rows, root, errors)
-            if len(right):
-                yield from _decode(
-                    datums.take(pa.array(right)), rows[right], root, errors, _Scrutiny.TOGETHER
-                )
-        elif seen is not _Scrutiny.EXACTLY and (len(rows) <= _SINGLY or seen is _Scrutiny.QUICKLY):
-            seen = max(_Scrutiny.QUICKLY, _Scrutiny(seen + 1))
-            right = _find_right(datums, rows, root, errors, seen)
-            if len(right):
-                yield from _decode(datums.take(pa.array(right)), rows[right], root, errors, seen)
+            seen, suspects = _Scrutiny.TOGETHER, ~ends_right(datums, root)
+        elif seen is not _Scrutiny.EACH and len(rows) <= _SINGLY:
+            seen, suspects = _Scrutiny.EACH, np.ones(len(rows), dtype=bool)
         elif len(rows) == 1:
             errors[int(rows[0])] = f"The datum could not be read: {str(refusal)[:200]}."
+            return
         else:
             yield from _decode_apart(datums, rows, root, errors, seen)
-    else:
-        if len(rows) == 1 and (too_much := _excess_reason(plain, datums, root)):
-            errors[int(rows[0])] = f"The datum cannot be held: {too_much}."
             return
-        try:
-            yield _shape_piece(plain, rows, root, errors)
-        except pa.ArrowException as refusal:
-            if len(rows) == 1:
-                errors[int(rows[0])] = f"The datum cannot be held: {str(refusal)[:200]}."
-            else:
-                yield from _decode_apart(datums, rows, root, errors, seen)
+        right = _find_right(datums, rows, root, errors, suspects)
+        if len(right):
+            yield from _decode(datums.take(pa.array(right)), rows[right], root, errors, seen)
+        return
+    if len(rows) == 1 and (too_much := _excess_reason(plain, datums, root)):
+        errors[int(rows[0])] = f"The datum cannot be held: {too_much}."
+        return
+    try:
+        yield _shape_piece(plain, rows, root, errors)
+    except pa.ArrowException as refusal:
+        if len(rows) == 1:
+            errors[int(rows[0])] = f"The datum cannot be held: {str(refusal)[:200]}."
+        else:
+            yield from _decode_apart(datums, rows, root, errors, seen)
 
 
 def _decode_apart(
@@ -472,31 +451,17 @@ def _excess_reason(plain: pa.Array, datums: pa.BinaryArray, root: Node) -> str |
     return f"its {length:,} bytes would become {size:,}; at most {MAX_MADE_OF_ONE:,} more are made of one"
 
 
-def _find_ending_right(datums: pa.BinaryArray, rows: Rows, root: Node, errors: dict[int, str]) -> Rows:
+def _find_right(
+    datums: pa.BinaryArray, rows: Rows, root: Node, errors: dict[int, str], suspects: Bools
+) -> Rows:
     """The places of those datums that may be right; why the others are not goes into *errors*."""
-    right = ends_right(datums, root)
-    for i in np.flatnonzero(~right).tolist():
+    right = ~suspects
+    for i in np.flatnonzero(suspects).tolist():
         reason = find_fault(datums[i].as_py(), root)
         right[i] = reason is None
         if reason is not None:
             errors[int(rows[i])] = f"The datum is not of its schema: {reason}."
     return np.flatnonzero(right)
-
-
-def _find_right(
-    datums: pa.BinaryArray, rows: Rows, root: Node, errors: dict[int, str], seen: _Scrutiny
-) -> Rows:
-    """The places of those datums that are right; why the others are not goes into *errors*."""
-    right = []
-    for i, datum in enumerate(datums.to_pylist()):
-        reason = None
-        if seen is _Scrutiny.EXACTLY or not looks_right(datum, root):
-            reason = find_fault(datum, root)
-        if reason is None:
-            right.append(i)
-        else:
-            errors[int(rows[i])] = f"The datum is not of its schema: {reason}."
-    return np.array(right, np.int64)
 
 
 def _shape_piece(array: pa.Array, rows: Rows, root: Node, errors: dict[int, str]) -> _Piece:

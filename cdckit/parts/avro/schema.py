@@ -529,7 +529,7 @@ def _full_name(value: Mapping[str, object], namespace: str) -> tuple[str, str]:
         raise SchemaRefused(f"{_shorten_text(space)} is not a namespace")
     full = name if "." in name or not space else f"{space}.{name}"
     for part in full.split("."):
-        _word(part, f"a part of the name {full}")
+        _word(part, f"a part of the name {_shorten_text(full)}")
     return full, full.rpartition(".")[0]
 
 

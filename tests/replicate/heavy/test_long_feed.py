@@ -254,3 +254,46 @@ def test_a_stream_gives_what_one_batch_gives_also_when_it_begins_again(
     )
     assert in_order(feed.table("ITEMS").history()) == in_order(expected)
     assert feed.store.commits().where("batch is not null").count() == 3
+
+
+def test_data_that_no_table_reads_wait_until_the_settings_name_their_topic(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The metadata of their id is there, but the table is told to read another topic alone."""
+    name = TableName("db1", "shop_task", "SHOP", "ITEMS")
+    one_topic = {name: TableSettings(topics=["items"])}
+    both = [
+        said(V1, "INSERT", {"id": number, "name": topic}, number, number, topic=topic, timestamp=NOON)
+        for number, topic in ((1, "items"), (2, "items.delayed"))
+    ]
+    feed = fed(spark, tmp_path, [[record(V1.md(), 0), *both]], tables=one_topic)
+    (early,) = feed.waiting().collect()
+    what = f"a table that reads schema id {V1.schema_id} from topic items.delayed"
+    assert (early["offset"], early["waiting_for"]) == (2, what)
+    assert short(feed.table("ITEMS").history(), "id") == [(1, False, 1)]
+    feed.expire(now=NOON + timedelta(minutes=1))
+    (given_up,) = feed.rejects().collect()
+    assert given_up["error_description"].endswith(f" Schema id {V1.schema_id}, in items.delayed/0 at 2.")
+    all_topics = Feed(spark, tmp_path)
+    all_topics.rebuild(name)
+    assert (all_topics.waiting().count(), all_topics.rejects().count()) == (0, 0)
+    assert short(all_topics.table("ITEMS").history(), "id") == [(1, False, 1), (2, False, 2)]
+    again = Feed(spark, tmp_path, tables=one_topic)
+    again.rebuild(name)
+    assert [row["offset"] for row in again.waiting().collect()] == [2]
+    assert short(again.table("ITEMS").history(), "id") == [(1, False, 1)]
+
+
+def test_a_late_version_makes_a_ledger_of_messages_in_json_form_anew(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """What named an unknown column is no reject any more, as it is none for all records at once."""
+    row = {"id": "1", "name": "a", "colour": "red"}
+    message = json_envelope("DT", {"data": row, "headers": header_values("INSERT", columnMask="07")})
+    name = TableName("db1", "shop_task", "SHOP", "ITEMS")
+    first = [record(V1.md(), 0), record(message, 2)]
+    feed = fed(spark, tmp_path, [first], tables={name: TableSettings(json_topics=["items"])})
+    assert [row["error_code"] for row in feed.rejects().collect()] == ["COLUMN_UNKNOWN"]
+    feed.receive(to_dataframe(spark, [record(V2.md(), 1)]))
+    assert feed.rejects().collect() == []
+    assert short(feed.table("ITEMS").history(), "name", "colour") == [(0, False, "a", "red")]
