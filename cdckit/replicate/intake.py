@@ -175,9 +175,9 @@ class Intake(TableIntake):
         if not written.files:
             return
         received = self._transaction.read(RECORDS, files=written.files)
-        sorts = received.select("type", F.col(ERROR_CODE).isNull().alias("is_sound"), *Address._fields)
+        columns = received.select("type", F.col(ERROR_CODE).isNull().alias("is_sound"), *Address._fields)
         # Few rows are in the plan already: they need no job.
-        sorts = (sorts if hold_few_rows(written.files) else sorts.distinct()).collect()
+        sorts = (columns if hold_few_rows(written.files) else columns.distinct()).collect()
         before = self._tables()
         learns = any(sort["is_sound"] and sort["type"] == METADATA for sort in sorts)
         if learns:

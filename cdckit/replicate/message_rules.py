@@ -207,8 +207,8 @@ def read_masks(masks: pa.Array, ordinals: Collection[int]) -> Masks:
     distinct = [mask or b"" for mask in encoded.dictionary.to_pylist()] + [b""]
     packed = np.frombuffer(b"".join(mask[:width].ljust(width, b"\0") for mask in distinct), dtype=np.uint8)
     bits = np.unpackbits(packed.reshape(len(distinct), width), axis=1, bitorder="little").astype(bool)
-    is_stray = np.delete(bits, known_bits, axis=1).any(axis=1)
-    is_stray |= [any(mask[width:]) for mask in distinct]
+    is_longer = np.array([any(mask[width:]) for mask in distinct])
+    is_stray: Bools = np.delete(bits, known_bits, axis=1).any(axis=1) | is_longer
     which: npt.NDArray[Any] = encoded.indices.fill_null(len(distinct) - 1).to_numpy(zero_copy_only=False)
     return Masks(bits[which, :greatest], is_stray[which])
 
