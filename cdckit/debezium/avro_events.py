@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -238,8 +239,28 @@ def _text(value: Any) -> str | None:
 
 
 def as_json(value: Any) -> str:
-    """A decoded value as compact JSON, bytes in Base64."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=_base64)
+    """
+    A decoded value as compact JSON, bytes in Base64, and what is no number of JSON as Debezium's JSON has it.
+
+    >>> as_json([1.5, float("nan"), b"hi"])
+    '[1.5,"NaN","aGk="]'
+    """
+    style: dict[str, Any] = {"separators": (",", ":"), "ensure_ascii": False, "default": _base64}
+    try:
+        return json.dumps(value, allow_nan=False, **style)
+    except ValueError:
+        return json.dumps(_with_texts(value), **style)
+
+
+def _with_texts(value: Any) -> Any:
+    """The value with the names of the floats that are not finite."""
+    if isinstance(value, dict):
+        return {name: _with_texts(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return list(map(_with_texts, value))
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
 
 
 def _base64(value: bytes) -> str:

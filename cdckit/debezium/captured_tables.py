@@ -25,12 +25,14 @@ class Mention(NamedTuple):
         keys: The columns that the keys of the records name; None if there are no such keys.
         column: The column; None of a truncate, which names none.
         type: What the events say of its type; None if they say nothing.
+        source: Whose events they are; None if they do not say it.
     """
 
     table: str
     keys: tuple[str, ...] | None
     column: str | None
     type: str | None
+    source: str | None = None
 
 
 class Reading(NamedTuple):
@@ -65,16 +67,18 @@ class CapturedTable:
 
     Args:
         name: Its full name.
-        keys: The columns that the keys of its records name.
+        keys: What the keys of its records name: one key or, of a table whose key was changed, several.
         types: By column what its events say of its type, in the order in which it came; None where some
             say nothing.
         made_by: How the events were read of which its ledger was made; None while there is no ledger.
+        sources: Whose events they are.
     """
 
     name: str
-    keys: tuple[str, ...]
+    keys: tuple[tuple[str, ...], ...]
     types: Mapping[str, tuple[str | None, ...]]
     made_by: Reading | None
+    sources: tuple[str, ...] = ()
 
     @classmethod
     def new(cls, name: str) -> CapturedTable:
@@ -87,24 +91,24 @@ class CapturedTable:
         return cls(name, (), {}, None)
 
     def learn(self, mentions: Iterable[Mention]) -> CapturedTable:
-        """
-        The table with what more events say of it.
-
-        Its key is what the first records name: a ledger has one key.
-        """
-        types, keys = dict(self.types), self.keys
+        """The table with what more events say of it."""
+        types, keys, sources = dict(self.types), self.keys, self.sources
         for mention in mentions:
-            keys = keys or mention.keys or ()
+            if mention.source is not None and mention.source not in sources:
+                sources = (*sources, mention.source)
+            if mention.keys and not any(set(mention.keys) == set(key) for key in keys):
+                keys = (*keys, mention.keys)
             if mention.column is not None:
                 before = types.get(mention.column, ())
                 types[mention.column] = before if mention.type in before else (*before, mention.type)
-        return replace(self, keys=keys, types=types)
+        return replace(self, keys=keys, types=types, sources=sources)
 
     def reading(self, keys: Mapping[str, Sequence[str]], given: Mapping[str, Types], name: Naming) -> Reading:
         """
         Tell how its events are read, by what they say and what the user said of tables.
 
-        Events that say nothing of a column's type are read by the type that others say.
+        Events that say nothing of a column's type are read by the type that others say.  Where their records
+        name several keys nobody can tell which rows are one: it has none until the user says it.
         """
         given_types = find_named(self.name, given) or {}
         typed = {
@@ -112,9 +116,10 @@ class CapturedTable:
         }
         columns = {column: given_types.get(column) or name(types) for column, types in typed.items()}
         named = find_named(self.name, keys)
-        return Reading(
-            tuple(named) if named else tuple(key for key in self.keys if key in columns), columns, given_types
-        )
+        # By the set of their columns, but for those that no row has: a route through Connect adds such.
+        own = {frozenset(some): some for key in self.keys if (some := tuple(c for c in key if c in columns))}
+        said = tuple(named) if named else next(iter(own.values())) if len(own) == 1 else ()
+        return Reading(said, columns, given_types)
 
     def continues(self, before: CapturedTable, reading: Reading) -> bool:
         """Tell whether rows that were read as *before* read the same by *reading*, but for what came new."""
@@ -132,14 +137,16 @@ class CapturedTable:
     def text(self) -> str:
         """Write what a store keeps of it."""
         made_by = None if self.made_by is None else self.made_by._asdict()
-        return json.dumps({"keys": self.keys, "types": self.types, "made_by": made_by})
+        return json.dumps(
+            {"keys": self.keys, "types": self.types, "made_by": made_by, "sources": self.sources}
+        )
 
     @classmethod
     def of_text(cls, name: str, text: str) -> CapturedTable:
         """
         A table, of what a store has kept of it.
 
-        >>> table = CapturedTable("shop.orders", ("id",), {"id": ("int64",)}, None)
+        >>> table = CapturedTable("shop.orders", (("id",),), {"id": ("int64",)}, None)
         >>> CapturedTable.of_text(table.name, table.text()) == table
         True
         """
@@ -147,7 +154,8 @@ class CapturedTable:
         made_by = kept["made_by"]
         if made_by is not None:
             made_by = Reading(tuple(made_by["keys"]), _tuples(made_by["columns"]), _tuples(made_by["given"]))
-        return cls(name, tuple(kept["keys"]), _tuples(kept["types"]), made_by)
+        keys, sources = tuple(map(tuple, kept["keys"])), tuple(kept["sources"])
+        return cls(name, keys, _tuples(kept["types"]), made_by, sources)
 
 
 def _tuples(lists: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
@@ -182,6 +190,11 @@ def describe_news(
     *names* are the tables that the user named; none for all.
     """
     sentences, named = [], list(names)
+    if len(after.sources) > max(1, len(before.sources)):
+        sentences.append(
+            f"{after.name} comes from several sources, {', '.join(after.sources)}: rows of equal keys are "
+            "one row here; give each source a feed of its own if they are not"
+        )
     if not before.types and named and not any(is_name_of(name, after.name) for name in named):
         sentences.append(f"{after.name} is a table that was not named")
     if not before.types:

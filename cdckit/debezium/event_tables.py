@@ -58,9 +58,9 @@ def report_types(batches: Iterable[pa.RecordBatch], events: Events, table: str) 
         for event in events(batch):
             if event.error_code is not None or not is_of_table(event, table):
                 continue
-            if event.row_key is not None:
-                keys.add(tuple(event.row_key))
             if event.kind in (Kind.ROW, Kind.TRUNCATE):
+                if event.row_key is not None:
+                    keys.add(tuple(event.row_key))
                 tables.add(table_name(event))
                 row = event.after if event.after is not None else event.before
                 named.add(tuple((event.types or dict.fromkeys(row or {})).items()))

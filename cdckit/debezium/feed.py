@@ -62,12 +62,16 @@ class Feed(TableFeed):
 
     Each table has a ledger, also one that *tables* does not name, by the key that the keys of its records
     name.  The events of a table of which nobody says the key wait, and so do those in Avro whose schema
-    *decode* does not have: say it, and they are taken with the next batch.
+    *decode* does not have: say it, and they are taken with the next batch.  If a table's key was changed, so
+    that its records name another one, its events wait too, from that batch on: name the key that counts in
+    *tables*, and `rebuild` if it is not the one before.
 
     **A snapshot that ended** is a full list of the tables that it read: a row that the source had said
-    before, and that it did not read, is deleted at its place in the log.  A table is left alone of which it
-    read no row, or of which a record cannot be read while it ran; and snapshots without a place in the log,
-    as of MongoDB, and incremental ones are no lists.
+    before, and that it did not read, is deleted at its place in the log; the result's `notes` and a warning
+    say how many.  A table is left alone of which it read no row, or of which a record cannot be read while
+    it ran; and snapshots without a place in the log, as of MongoDB, and incremental ones are no lists.
+    Whether a snapshot read some rows alone (`additional-conditions`, `snapshot.select.statement.overrides`)
+    its events do not say: turn *complete_snapshots* off where there are such.
 
     Its verbs and most of its questions are those of every `Shell`.
 
@@ -80,6 +84,7 @@ class Feed(TableFeed):
         decode: Gives the events of records: `debezium.decode`, `decode_maxwell`, `decode_wal2json`, or, for
             Avro, `functools.partial(debezium.decode_avro, schemas=…)`.
         placeholder: As for `changes`.
+        complete_snapshots: Whether a snapshot that ended is such a list.
         buckets: For new ledgers, as for `cdckit.Ledger`.
 
     Raises:
@@ -127,10 +132,12 @@ class Feed(TableFeed):
         columns: Mapping[str, Columns] | None = None,
         decode: Callable[[DataFrame], DataFrame] = decode_json,
         placeholder: str = PLACEHOLDER,
+        complete_snapshots: bool = True,
         buckets: int | None = None,
         storage_options: dict[str, str] | None = None,
     ) -> None:
-        self._settings = FeedSettings(decode, _keys(tables), _columns(columns), placeholder, buckets)
+        named = _keys(tables), _columns(columns)
+        self._settings = FeedSettings(decode, *named, placeholder, complete_snapshots, buckets)
         super().__init__(spark, location, storage_options)
 
     # What the shell asks for -------------------------------------------------------------------------------
@@ -222,7 +229,9 @@ class Feed(TableFeed):
 
 
 def _keys_of(table: CapturedTable) -> tuple[str, ...]:
-    return table.keys if table.made_by is None else table.made_by.keys
+    if table.made_by is not None:
+        return table.made_by.keys
+    return table.keys[0] if len(table.keys) == 1 else ()
 
 
 def _kept_tables(snapshot: Snapshot) -> list[CapturedTable]:

@@ -25,7 +25,7 @@ from cdckit.debezium.captured_tables import (
 )
 from cdckit.debezium.decoding import EVENT_SCHEMA
 from cdckit.debezium.encodings import UNTYPED, field_names
-from cdckit.debezium.events import EventFault
+from cdckit.debezium.events import OF_TABLES, EventFault
 from cdckit.debezium.snapshots import ENDED_SCHEMA, ended_snapshots, find_absences, is_absence, is_last_read
 from cdckit.debezium.table_changes import changes, common_type, distinct_types, table_rows
 from cdckit.errors import InvalidArgument
@@ -65,6 +65,7 @@ class FeedSettings:
         keys: By the name of a table its key columns.
         columns: By the name of a table the types of its columns, as for `changes`.
         placeholder: What the connector writes for a value that is not available.
+        complete_snapshots: Whether a snapshot that ended has read all rows of its tables.
         buckets: For new ledgers, as for `cdckit.Ledger`.
     """
 
@@ -72,6 +73,7 @@ class FeedSettings:
     keys: Mapping[str, Sequence[str]]
     columns: Mapping[str, Types]
     placeholder: str
+    complete_snapshots: bool
     buckets: int | None
 
     def rows(self, events: DataFrame, table: CapturedTable) -> DataFrame:
@@ -95,9 +97,11 @@ class FeedSettings:
         return Kind(entity, keys, self.buckets or BUCKETS, False, table.name)
 
     def events(self, records: DataFrame) -> DataFrame:
-        """The events of records, and of which table each is."""
+        """The events of records, and of which table each is that is about a row or could not be read."""
         table = F.concat_ws(".", "db", "schema", "table")
-        of_table = F.when(F.col("table").isNotNull(), table).alias(OF_TABLE)
+        # A change of a schema names its table, too, and its key says nothing of that of the table.
+        is_of_table = F.col("kind").isin(*OF_TABLES) | F.col(ERROR_CODE).isNotNull()
+        of_table = F.when(F.col("table").isNotNull() & is_of_table, table).alias(OF_TABLE)
         return self.decode(records.select(*RECORD_COLUMNS)).select(*EVENT_SCHEMA.fieldNames(), of_table)
 
 
@@ -145,7 +149,7 @@ class Intake(TableIntake):
         for name in (REJECTS, WAITING, SNAPSHOTS):
             self._transaction.drop(name)
         self._before = {}
-        self._tables = {name: replace(table, types={}, made_by=None) for name, table in self._tables.items()}
+        self._tables = {name: CapturedTable.new(name) for name in self._tables}
         records = self._read(RECORDS)
         self.reads += [RECORDS, REJECTS]
         if records is not None:
@@ -159,7 +163,9 @@ class Intake(TableIntake):
         facts = _find_facts(events)
         errors = events.where(F.col(ERROR_CODE).isNotNull())
         if EventFault.UNKNOWN_SCHEMA in facts.errors:
-            unread = errors.where(_is_of_unknown_schema())
+            # A value that can be read says its table, and may wait for the schema of its key.
+            of_no_table = F.lit(None).cast("string")
+            unread = errors.where(_is_of_unknown_schema()).withColumn(OF_TABLE, of_no_table)
             error = [F.col(name) for name in (ERROR_CODE, ERROR_DESCRIPTION)]
             self._note_waits("their schema", self._let_wait(unread, F.col(ERROR_DESCRIPTION), *error))
         if facts.errors - {EventFault.UNKNOWN_SCHEMA}:
@@ -176,7 +182,8 @@ class Intake(TableIntake):
         ready = {name: reading for name, reading in readings.items() if reading.is_ready}
         sound = events.where(F.col(ERROR_CODE).isNull())
         for name in sorted(names - ready.keys()):
-            waiting_for, fault = describe_wait(name, readings[name]), EventFault.TABLE_WITHOUT_KEY
+            waiting_for = describe_wait(self._tables[name], readings[name])
+            fault = EventFault.TABLE_WITHOUT_KEY
             texts = waiting_for, fault.value, f"{fault.sentence} It waited for {waiting_for}."
             count = self._let_wait(sound.where(F.col(OF_TABLE) == name), *map(F.lit, texts))
             self._note_waits(waiting_for, count)
@@ -195,7 +202,7 @@ class Intake(TableIntake):
         touched = (names | healed_names) & ready.keys()
         run_together(self._transaction.spark, add, sorted(touched - changed))
         self._note_tables()
-        self._take_lists(sound, facts, touched)
+        self._take_lists(sound, facts, touched, ready)
 
     def _learn(self, mentions: Iterable[Mention]) -> set[str]:
         """Let the tables know what events say of them; the names of these tables."""
@@ -211,7 +218,7 @@ class Intake(TableIntake):
     def _require_settings(self, readings: Mapping[str, Reading]) -> None:
         for name, table in self._before.items():
             made_by, now = table.made_by, readings[name]
-            if made_by is not None and (made_by.keys, made_by.given) != (now.keys, now.given):
+            if made_by is not None and (made_by.keys, made_by.given) != (now.keys or made_by.keys, now.given):
                 needed = (
                     f"of {name} the keys {', '.join(made_by.keys)} and the columns {dict(made_by.given)}, "
                     "by which its ledger was made; rebuild makes it anew by others"
@@ -286,13 +293,16 @@ class Intake(TableIntake):
         """Make the ledger of a table anew from all records, since they read otherwise by now."""
         self._drop_ledger(self._settings.kind(self._before[name]), name)
         events = self._transaction.scratch(events_of_table(self._transaction, self._settings, name))
-        self._reject(events.where(F.col(ERROR_CODE).isNotNull()), F.lit(name))
+        is_wrong = F.col(ERROR_CODE).isNotNull() & ~_is_of_unknown_schema()
+        self._reject(events.where(is_wrong), F.lit(name))
         self._add(name, events.where(F.col(ERROR_CODE).isNull()))
 
     # Snapshots as lists ----------------------------------------------------------------------------------
 
-    def _take_lists(self, sound: DataFrame, facts: _Facts, touched: set[str]) -> None:
+    def _take_lists(self, sound: DataFrame, facts: _Facts, touched: set[str], ready: Iterable[str]) -> None:
         """Let what a snapshot which ended did not read be gone, in each table of which that may be news."""
+        if not self._settings.complete_snapshots:
+            return
         snapshots = read_rows(self._transaction, SNAPSHOTS, ENDED_SCHEMA)
         ends = False
         if facts.ends_snapshot:
@@ -308,7 +318,8 @@ class Intake(TableIntake):
         elif self._read(SNAPSHOTS) is None or facts.since is None:
             return
         if ends or facts.errors:
-            touched = {name for name, table in self._tables.items() if table.made_by is not None}
+            # What was read of the others waits.
+            touched = set(ready)
         due = snapshots if ends else snapshots.where(F.col("ended_timestamp") >= F.lit(facts.since))
         if touched and (ends or not due.isEmpty()):
             for name in sorted(touched):
@@ -337,6 +348,12 @@ class Intake(TableIntake):
         if not stale.isEmpty():
             self.reads += withdraw_within(transaction, kind, stale)
         if not absences.isEmpty():
+            known = transaction.scratch(stored.select(*key, "message_id"))
+            count = absences.select(*key, "message_id").join(known, by, "left_anti").count()
+            if count:
+                self.notes.append(
+                    f"rows of {name} that are deleted, as a snapshot did not read them: {count}"
+                )
             self.reads += apply_within(transaction, kind, absences)
 
 
@@ -357,11 +374,16 @@ def _name_types(types: Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def describe_wait(name: str, reading: Reading) -> str:
+def describe_wait(table: CapturedTable, reading: Reading) -> str:
     """Say what the events of a table wait for that cannot be read yet."""
-    if not reading.keys:
-        return f"the key columns of {name}, which tables= can name"
-    return f"an event of {name} that has its key, {', '.join(reading.missing_keys)}"
+    if reading.keys:
+        return f"an event of {table.name} that has its key, {', '.join(reading.missing_keys)}"
+    wait = f"the key columns of {table.name}, which tables= can name"
+    if len(table.keys) < 2:
+        return wait
+    named = " and ".join(f"({', '.join(key)})" for key in table.keys)
+    again = "" if table.made_by is None else ", and rebuild by others than its ledger was made by"
+    return f"{wait}{again}: its records name {named}"
 
 
 def _is_of_unknown_schema() -> Column:
@@ -389,12 +411,13 @@ def _find_facts(events: DataFrame) -> _Facts:
         F.when(is_sound, F.col(OF_TABLE)).alias(OF_TABLE),
         ERROR_CODE,
         F.when(is_sound, F.map_keys("row_key")).alias("keys"),
+        F.when(is_sound & F.col(OF_TABLE).isNotNull(), F.col("source")).alias("source"),
         "timestamp",
         is_last_read().alias("is_last"),
         F.posexplode_outer(F.when(is_sound, F.coalesce(typed, untyped))).alias("place", "column"),
     )
     rows = (
-        exploded.groupBy(OF_TABLE, ERROR_CODE, "keys", "column.key", "column.value")
+        exploded.groupBy(OF_TABLE, ERROR_CODE, "keys", "source", "column.key", "column.value")
         .agg(
             F.min("place").alias("place"),
             F.min("timestamp").alias("since"),
@@ -407,11 +430,11 @@ def _find_facts(events: DataFrame) -> _Facts:
     def order(row: Row) -> tuple[Any, ...]:
         since = row["since"].timestamp() if row["since"] else 0
         place, column = (row["place"] or 0, since), (row["key"] or "", row["value"] or "")
-        return row[OF_TABLE], *place, *column, row["keys"] or []
+        return row[OF_TABLE], *place, *column, row["keys"] or [], row["source"] or ""
 
     of_tables = sorted((row for row in rows if row[OF_TABLE] is not None), key=order)
     mentions = [
-        Mention(row[OF_TABLE], tuple(row["keys"]) if row["keys"] else None, row["key"], row["value"])
+        Mention(row[OF_TABLE], tuple(row["keys"] or ()) or None, row["key"], row["value"], row["source"])
         for row in of_tables
     ]
     times = [row["since"] for row in rows if row["since"] is not None]

@@ -68,7 +68,7 @@ def find_absences(
     named = F.coalesce("source", "topic").alias("source")
     there = refused.where(F.col("operation") == READ).select(named, "position", _key_of(keys).alias(_KEY))
     was_read = reads.drop("arrival").unionByName(there).distinct()
-    lists = _full_lists(reads, ended, unread)
+    lists = _full_lists(stated, reads, ended, unread)
     until_then = stated.join(F.broadcast(lists), "source").where("arrival.timestamp <= ended_timestamp")
     rows = until_then.select(*lists.columns, _KEY).distinct()
     absent = rows.join(was_read, ["source", "position", _KEY], "left_anti")
@@ -87,15 +87,19 @@ def _key_of(keys: Sequence[str]) -> Column:
     return F.struct(*(F.col("data").getField(key).alias(key) for key in keys))
 
 
-def _full_lists(reads: DataFrame, ended: DataFrame, unread: DataFrame) -> DataFrame:
+def _full_lists(stated: DataFrame, reads: DataFrame, ended: DataFrame, unread: DataFrame) -> DataFrame:
     """Keep the snapshots that read rows of the table, and all that they read is known."""
     topics = reads.groupBy("source", "position", "arrival.topic").agg(
         F.min("arrival.timestamp").alias("begun_timestamp")
     )
-    spans = topics.join(ended, ["source", "position"])
+    # What cannot be read may be the first that was read: it counts from the last that is known before.
+    said = stated.select("source", "arrival.topic", F.col("arrival.timestamp").alias("said_timestamp"))
+    known = said.join(F.broadcast(topics), ["source", "topic"]).where("said_timestamp < begun_timestamp")
+    since = known.groupBy("source", "position", "topic").agg(F.max("said_timestamp").alias("since"))
+    spans = topics.join(ended, ["source", "position"]).join(since, ["source", "position", "topic"], "left")
     others = unread.select("topic", F.col("timestamp").alias("unread_timestamp"))
     doubtful = spans.join(others, "topic").where(
-        "unread_timestamp BETWEEN begun_timestamp AND ended_timestamp"
+        "unread_timestamp <= ended_timestamp AND (since IS NULL OR unread_timestamp >= since)"
     )
     whole = ended.join(doubtful, ["source", "position"], "left_anti")
     return whole.join(topics, ["source", "position"], "left_semi")

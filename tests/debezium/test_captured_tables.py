@@ -46,6 +46,25 @@ def test_the_key_of_a_table(
     assert reading.is_ready == bool(keys)
 
 
+@pytest.mark.parametrize(
+    ("key", "columns", "found"),
+    [
+        pytest.param(("tenant", "id"), ("id", "tenant"), (), id="a wider one"),
+        pytest.param(("id", "__table"), ("id", "tenant"), ("id",), id="one that a route has given more"),
+        pytest.param(("price",), ("id", "price"), (), id="another one"),
+    ],
+)
+def test_a_key_that_changes_is_for_the_user_to_say(
+    key: tuple[str, ...], columns: tuple[str, ...], found: tuple[str, ...]
+) -> None:
+    """By the first one alone rows of two entities would be one."""
+    table = learn(*((column, "int32") for column in columns))
+    later = table.learn(Mention(NAME, key, column, "int32") for column in columns)
+    assert CapturedTable.of_text(NAME, later.text()) == later
+    assert read(later).keys == found
+    assert later.reading({"orders": ("id",)}, {}, name_types).is_ready
+
+
 def test_a_key_that_no_event_has_yet_is_missing() -> None:
     """As where a truncate comes first."""
     reading = learn((None, None)).reading({"orders": ("id",)}, {}, name_types)
@@ -127,3 +146,15 @@ def test_types_beside_others_are_told() -> None:
         after = before.learn([Mention(NAME, None, "n", kind)])
         [sentence] = describe_news(before, after, read(after), [])
         assert words in sentence
+
+
+def test_a_second_source_of_a_table_is_told_once() -> None:
+    """As of two shards: each has a row 7, and here they are one."""
+    first, both = (
+        CapturedTable.new(NAME).learn(Mention(NAME, ("id",), "id", "int32", source) for source in sources)
+        for sources in (["shard1"], ["shard1", "shard2", None])
+    )
+    assert CapturedTable.of_text(NAME, both.text()) == both
+    [sentence] = describe_news(first, both, read(both), [])
+    assert sentence.startswith(f"{NAME} comes from several sources, shard1, shard2: rows of equal keys are")
+    assert describe_news(both, both, read(both), []) == []

@@ -1,0 +1,45 @@
+"""
+A row whose key has an unknown schema, from its snapshot to the schema.
+
+In `make test`:
+tests/debezium/test_debezium_feed.py::test_a_row_whose_key_has_an_unknown_schema_waits,
+tests/debezium/test_debezium_feed.py::test_a_snapshot_of_which_a_record_cannot_be_read_is_no_list.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdckit import debezium
+from support.captured_events import CONNECT, event, records, rows
+
+
+def test_a_row_whose_key_has_an_unknown_schema_waits_and_is_not_deleted(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Its value says its table: it waits with those that say none, and no snapshot is a list meanwhile."""
+    unknown = F.lit('{"id": 2}')
+
+    def decode(of_records: DataFrame) -> DataFrame:
+        code = F.when(F.decode("key", "utf-8") == unknown, "UNKNOWN_SCHEMA")
+        return debezium.decode(of_records).withColumn("error_code", F.coalesce(code, "error_code"))
+
+    def read(key: int, lsn: int, snapshot: str) -> tuple[bytes, bytes]:
+        row = {"id": key, "price": lsn}
+        value = event("r", "items", row, lsn=lsn, snapshot=snapshot, types=CONNECT)
+        return b'{"id": %d}' % key, value
+
+    feed = debezium.Feed(spark, tmp_path, buckets=1)
+    feed.receive(records(spark, [read(2, 10, "true"), read(1, 10, "last")]))
+    feed = debezium.Feed(spark, tmp_path, decode=decode, buckets=1)
+    later = [read(2, 20, "true"), read(1, 20, "last")]
+    assert any("their schema: 1" in note for note in feed.receive(records(spark, later, first=2)).notes)
+    assert rows(feed.waiting(), "offset", "table") == [(2, None)]
+    assert rows(feed.table("items").history(), "id", "price") == [(1, 20), (2, 10)]
+    feed = debezium.Feed(spark, tmp_path, buckets=1)
+    feed.receive(records(spark, [read(1, 30, "false")], first=4))
+    assert rows(feed.table("items").history(), "id", "price") == [(1, 30), (2, 20)]
+    assert (feed.rejects().count(), feed.waiting().count()) == (0, 0)
