@@ -37,13 +37,15 @@ from cdckit.ledger.views import Gate, run_gate
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.changes import ABSENT, UPSERT, empty_fields, note_empty, with_empty_as
 from cdckit.model.lists import (
+    CORRUPT,
     NAMED_LISTS,
     compare_lists,
     content_digest,
+    has_corrupt_rows,
     is_list_change,
     list_arrival,
     list_message_id,
-    listed_field,
+    listed_fields,
 )
 from cdckit.model.sources import Priority, with_priorities
 from cdckit.model.unions import unite
@@ -136,8 +138,10 @@ def read_lists(
     stream = "let writeStream.foreachBatch(ledger.list_sink(taken_at=…)) hand them over"
     require_batch(rows, "rows", stream)
     at, instants = _instants(rows, taken_at)
-    data = [listed_field(rows, name) for name in rows.columns if name not in apart]
-    carried = [F.lit(True).alias(name) for name in rows.columns if name not in apart]
+    if has_corrupt_rows(rows):
+        apart = [*apart, CORRUPT]
+    fields = [name for name in rows.columns if name not in apart]
+    carried = [F.lit(True).alias(name) for name in fields]
     listed = rows.select(
         F.lit(UPSERT).alias("operation"),
         at.alias("effective_timestamp"),
@@ -146,7 +150,7 @@ def read_lists(
         list_message_id(F.lit(source), at).alias("message_id"),
         F.lit(source).alias("source"),
         F.lit(0).alias("priority"),
-        F.struct(*data).alias("data"),
+        listed_fields(rows, fields).alias("data"),
         F.struct(*carried).alias("carried"),
     )
     empty = empty_columns(rows, table if isinstance(table, pa.Table) else None)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import and_
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 from pyspark.sql.window import WindowSpec
 
 from cdckit.model.changes import ABSENT, TABLE, UPSERT, keep_key
@@ -16,6 +17,9 @@ from cdckit.parts.public_calls import called_function
 from cdckit.parts.values import as_text, comparable, has_times, is_outside_years, utc_clock
 
 _MARK = "list"
+
+CORRUPT = "_corrupt_record"
+"""Where Spark's readers of text keep a row that they cannot read, and others its bytes."""
 
 NAMED_LISTS = "cdckit.lists"
 """Under what name the column `message_id` tells, in its metadata, which lists changes were made of: of each
@@ -53,12 +57,36 @@ def list_arrival(taken_at: Column) -> Column:
     )
 
 
-def listed_field(frame: DataFrame, name: str, *, function: str | None = None) -> Column:
-    """The values of a field of lists; one with a time that is not in the years 1 to 9999 ends the job."""
+def listed_fields(frame: DataFrame, names: Iterable[str]) -> Column:
+    """
+    The fields of a row of a list; a row that could not be read ends the job.
+
+    So does a time that is not in the years 1 to 9999.
+    """
+    fields = F.struct(*(_listed_field(frame, name) for name in names))
+    if not has_corrupt_rows(frame):
+        return fields
+    needed = (
+        f"{called_function(None)}() needs every row of a list, since a list ends what it does not name, and "
+        "one could not be read: mend it where it comes from or, if it is about nothing, leave such rows out, "
+        f'`frame.where("{CORRUPT} is null")`.  The row: '
+    )
+    error = F.raise_error(F.concat(F.lit(needed), F.col(CORRUPT).cast("string")))
+    return F.when(F.col(CORRUPT).isNotNull(), error).otherwise(fields)
+
+
+def has_corrupt_rows(frame: DataFrame) -> bool:
+    """Tell whether a table has the column of the rows that could not be read."""
+    return CORRUPT in frame.columns and isinstance(
+        frame.schema[CORRUPT].dataType, T.StringType | T.BinaryType
+    )
+
+
+def _listed_field(frame: DataFrame, name: str) -> Column:
     value, kind = F.col(quoted(name)), frame.schema[name].dataType
     if not has_times(kind):
         return value.alias(name)
-    function = called_function(function)
+    function = called_function(None)
     needed = f"{function}() needs every time of a list in the years 1 to 9999, and {name} is "
     remedy = ": make it null first, if it stands for a time that nobody knows"
     sentence = F.concat(F.lit(needed), as_text(value, kind), F.lit(remedy))

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.model.changes import note_empty
-from cdckit.model.lists import NAMED_LISTS, compare_lists, listed_field
+from cdckit.model.lists import CORRUPT, NAMED_LISTS, compare_lists, has_corrupt_rows, listed_fields
 from cdckit.parts.arguments import free_name, microseconds, quoted, require_batch, wrong_argument, wrong_type
 from cdckit.parts.calls import FLAG, INT, takes
 from cdckit.parts.tables import AnyTable, require_distinct
@@ -22,11 +22,13 @@ from cdckit.parts.widening import (
     as_type,
     common_spark_type,
     has_void,
+    is_made_text,
     is_other_beside_time,
     void_as_text,
 )
 from cdckit.tables.calls import Call, GivenTable, as_table, column_name
 
+_TEXT_KEYS = "Read the keys of every list in the same way, such as by `dtype=str` or a cast to string."
 _STREAMED = "keep the lists, and give those that came so far"
 
 Lists = AnyTable | Mapping[datetime, AnyTable] | Sequence[tuple[datetime, AnyTable]]
@@ -54,7 +56,8 @@ def unite_lists(snapshots: Lists, keys: Collection[object]) -> UnitedLists:
         table = as_table(snapshots, keys=keys).typed()  # type: ignore[arg-type]
         require_batch(table.frame, "snapshots", _STREAMED)
         return UnitedLists(table)
-    return _union(_sort_lists(snapshots, keys))
+    named = {key for key in keys if isinstance(key, str)}
+    return _union(_sort_lists(snapshots, keys), named)
 
 
 def _sort_lists(snapshots: Any, keys: Collection[object]) -> list[tuple[datetime, GivenTable]]:
@@ -76,12 +79,12 @@ def _sort_lists(snapshots: Any, keys: Collection[object]) -> list[tuple[datetime
     return [by_time[place] for place in sorted(by_time)]
 
 
-def _union(lists: Sequence[tuple[datetime, GivenTable]]) -> UnitedLists:
+def _union(lists: Sequence[tuple[datetime, GivenTable]], keys: Collection[str]) -> UnitedLists:
     columns = [(table, name) for _, table in lists for name in table.columns]
     kinds: dict[str, T.DataType] = dict.fromkeys((name for _, name in columns), T.NullType())
     for table, name in columns:
         kind = table.empty.get(name, table.frame.schema[name].dataType)
-        kinds[name] = _common(name, kinds[name], kind)
+        kinds[name] = _common(name, kinds[name], kind, is_key=name in keys)
     empty = {name: kind for name, kind in kinds.items() if has_void(kind)}
     for table, name in columns:
         if isinstance(kinds[name], T.NullType):
@@ -112,11 +115,14 @@ def _columns(table: GivenTable, kinds: Mapping[str, T.DataType]) -> list[Column]
     ]
 
 
-def _common(name: str, kind: T.DataType, other: T.DataType) -> T.DataType:
+def _common(name: str, kind: T.DataType, other: T.DataType, *, is_key: bool) -> T.DataType:
     common = common_spark_type(kind, other, as_double=True)
     is_time_once = is_other_beside_time(kind, other)
-    if common is None or is_time_once:
-        needed, remedy = kind.simpleString(), TIMES_IN_LISTS if is_time_once else None
+    # 7 and "007" would be two entities, of which one has ended.
+    is_other_key = is_key and is_made_text(common, kind, other)
+    if common is None or is_time_once or is_other_key:
+        needed = kind.simpleString()
+        remedy = TIMES_IN_LISTS if is_time_once else _TEXT_KEYS if is_other_key else None
         raise wrong_type(f"{name} of every list", needed, other.simpleString(), remedy)
     return common
 
@@ -176,8 +182,9 @@ def changes_from_snapshots(
         WrongColumnType: A column is nested in two lists, and not of one type.
         SparkRuntimeException: When the result is computed (Spark's; its text holds
             `changes_from_snapshots()`): a list names an entity twice, and not the same; a row has no key,
-            or no instant that can be read.  None of them is left out for you: what a list does not name has
-            ended, so the sentence says how to mend it, or how to leave it out.
+            or no instant that can be read, or could not be read itself (`_corrupt_record`).  None of them is
+            left out for you: what a list does not name has ended, so the sentence says how to mend it, or
+            how to leave it out.
 
     Cost: one shuffle by key and one sort, however many lists there are; where they are one table,
     its instants are read before, and broadcast.
@@ -204,6 +211,9 @@ def changes_from_snapshots(
     <BLANKLINE>
     """
     lists = unite_lists(snapshots, keys)
+    if has_corrupt_rows(lists.table.frame):
+        readable = [name for name in lists.table.columns if name != CORRUPT]
+        lists = lists._replace(table=lists.table._replace(columns=readable))
     taken_at = column_name(taken_at, lists.table.columns)
     call = Call(lists.table)
     key_names = call.keys(keys)
@@ -218,14 +228,13 @@ def changes_from_snapshots(
         raise wrong_argument("taken_at", "left out, since each list has its instant", taken_at)
     call.require_all()
     after = F.lit(None).cast("timestamp_ltz") if lists.next_taken is None else lists.next_taken
-    data = (listed_field(lists.table.frame, name) for name in fields)
     rows = lists.table.frame.select(
         by.alias("source"),
         at.alias("taken"),
         call.time_text(taken_at).alias("time_said"),
         after.alias("next_taken"),
         F.lit(priority).alias("priority"),
-        F.struct(*data).alias("data"),
+        listed_fields(lists.table.frame, fields).alias("data"),
         F.struct(*(_carried(at, lists.lacking.get(name, ())).alias(name) for name in fields)).alias(
             "carried"
         ),

@@ -17,6 +17,7 @@ from pyspark.sql import types as T
 
 from cdckit.model.changes import UNTIL, note_empty
 from cdckit.model.history import is_never, open_end
+from cdckit.model.lists import CORRUPT
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.parts.arguments import quoted, require_batch, require_instant, require_int, wrong_argument
 from cdckit.parts.calls import takes
@@ -389,9 +390,6 @@ def _read(frame: AnyTable, *, priority: int, **arguments: Any) -> _Read:
     empty = {name: table.empty[name] for name in fields if name in table.empty}
     return _Read(statements, words, table.frame, table.row is not None, empty)
 
-
-CORRUPT = "_corrupt_record"
-"""Where Spark's readers of text keep a row that they cannot read, and others its bytes."""
 
 _EMPTY_TEXTS = ("value", "null", "unsent")
 

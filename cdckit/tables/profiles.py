@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.model.lists import CORRUPT
 from cdckit.model.records import ERROR_CODE
 from cdckit.notebook.tables import Cell, Grid, Table
 from cdckit.parts.arguments import quoted, quoted_if_needed, require_batch
@@ -21,7 +22,7 @@ from cdckit.parts.tables import AnyTable, are_made_floats
 from cdckit.parts.values import as_text, is_collated
 from cdckit.parts.workers import describe_step
 from cdckit.tables.calls import UNFIT_KEYS, as_table
-from cdckit.tables.from_rows import CORRUPT, describe_rows, table_rows
+from cdckit.tables.from_rows import describe_rows, table_rows
 from cdckit.tables.times import TEXTS, as_instant, is_time, reading_expressions
 
 _WIDTH = 40

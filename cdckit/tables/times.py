@@ -310,5 +310,6 @@ def _decimal(value: Column, kind: T.DecimalType) -> Column:
     whole = F.floor(value)
     if kind.scale == 0:
         return sortable_number(value)
-    more = decimal_text((value - whole).cast(T.DecimalType(38, kind.scale)))
+    # A difference would have two digits more than the value, of which Spark may keep none.
+    more = decimal_text(F.pmod(value, F.lit(1).cast(T.DecimalType(1, 0))).cast(T.DecimalType(38, kind.scale)))
     return F.concat(sortable_number(whole), F.rpad(F.regexp_replace(more, r"^0\.?", ""), kind.scale, "0"))

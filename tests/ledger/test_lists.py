@@ -101,6 +101,17 @@ def test_a_list_with_a_time_of_no_year_is_refused_by_its_column(spark: SparkSess
     assert ledger.at_commit().version == 1
 
 
+def test_a_list_of_which_a_row_could_not_be_read_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Its price would be null, as if the list said so."""
+    ledger = opened(spark, tmp_path)
+    read = "id int, price int, _corrupt_record string"
+    ledger.apply_list(spark.createDataFrame([(1, 5, None)], read), taken_at=DAY[0])
+    with pytest.raises(UnfitList, match=r"one could not be read: .*The row: 1,five"):
+        ledger.apply_list(spark.createDataFrame([(1, None, "1,five")], read), taken_at=DAY[1])
+    [version] = ledger.history().collect()
+    assert (version.price, "_corrupt_record" in version) == (5, False)
+
+
 def test_lists_as_changes_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     """
     Of a list alone nobody can tell what is gone, and an empty one says nothing at all.

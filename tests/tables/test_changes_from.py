@@ -74,6 +74,10 @@ RISING = {
         None,
         *map(Decimal, ("-2", "-1.999", "-1.5", "-0.001", "0", "0.05", "0.5", "9.5", "10")),
     ],
+    "decimal(38,10)": [
+        None,
+        *map(Decimal, ("-1.0000000001", "1.0000000001", "1.0000000002", "5.2", "5.9999999999")),
+    ],
     "decimal(38,0)": [None, Decimal(-(10**37)), Decimal(9), Decimal(10), Decimal(10**37)],
     "timestamp": [None, datetime(1700, 1, 1, tzinfo=UTC), DAY[0], DAY[0] + timedelta(microseconds=1), DAY[1]],
     "timestamp_ntz": [None, datetime(1969, 12, 31, 23), datetime(2024, 1, 1), datetime(2024, 1, 1, 9)],

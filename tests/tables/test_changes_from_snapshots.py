@@ -91,6 +91,24 @@ def test_an_entity_stands_in_a_list_once(spark: SparkSession) -> None:
         changes_from_snapshots(lists, keys=["id"]).collect()
 
 
+def test_a_row_that_could_not_be_read_ends_the_job(spark: SparkSession) -> None:
+    """It would say that each of its fields is null; where there is none the column is no field."""
+    rows = [("2024-01-01", 1, 5, None), ("2024-01-01", 2, None, "2,five")]
+    lists = spark.createDataFrame(rows, "day string, id int, price int, _corrupt_record string")
+    with pytest.raises(PySparkException, match=r"one could not be read: .*The row: 2,five"):
+        changes_from_snapshots(lists, keys=["id"], taken_at="day").collect()
+    sound = changes_from_snapshots(lists.where("id = 1"), keys=["id"], taken_at="day", column_list=["price"])
+    assert [row.data.asDict() for row in sound.select("data").collect()] == [{"id": 1, "price": 5}]
+
+
+def test_keys_that_are_numbers_once_and_texts_another_time_are_refused(spark: SparkSession) -> None:
+    lists = {DAY[0]: pd.DataFrame({"id": [7]}), DAY[1]: pd.DataFrame({"id": ["007"]})}
+    with pytest.raises(
+        WrongColumnType, match=r"id of every list .*Read the keys of every list in the same way"
+    ):
+        changes_from_snapshots(lists, keys=["id"])
+
+
 def test_a_row_without_key_or_instant_ends_the_job(spark: SparkSession) -> None:
     rows = [(1, "kettle", "2024-01-01"), (None, "mug", "2024-01-01"), (2, "jug", None)]
     table = spark.createDataFrame(rows, "id int, name string, day string")
