@@ -28,6 +28,7 @@ from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.workers import worker_reports
 from cdckit.store import File, Transaction
 from cdckit.store.columns import as_columns, true_names
+from cdckit.store.commits import VACUUMED_UNTIL
 from cdckit.store.files import Target, to_signed
 from cdckit.store.writing import OpenFiles, parse_report
 
@@ -44,7 +45,8 @@ class LoggedBatch:
         refused: Files of the table of changes that were refused.
         rejects: Files of the table of rejects.
         call: The number that the rows of tables among them have; None without such rows.
-        made_for: What the files depend on: the ledger, its log, its tombstones and its rejects.
+        made_for: What the files depend on: the ledger, its log, its tombstones and its rejects, and that
+            nothing was cleaned up since they were written, which may delete what no commit names.
     """
 
     files: list[File]
@@ -69,7 +71,8 @@ class LoggedBatch:
 
 
 def _made_for(tables: Transaction, kind: Kind, log: Target) -> tuple[object, ...]:
-    return kind, log, *(tables.base.named.get(name) for name in (kind.erased, kind.rejects))
+    beside = (tables.base.named.get(name) for name in (kind.erased, kind.rejects))
+    return kind, log, tables.base.notes.get(VACUUMED_UNTIL), *beside
 
 
 def write_batch(

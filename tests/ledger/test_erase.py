@@ -331,6 +331,24 @@ def test_a_batch_that_an_erasure_overtakes_is_taken_without_them(
     copy.check(deep=True)
 
 
+def test_files_that_were_written_before_a_cleaning_up_are_written_again(
+    copy: Ledger, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where an erasure that has begun deletes what no commit names, just before one names them."""
+    real, calls = store_transaction.Transaction.commit, list[int]()
+
+    def overtaken(tables: Any, **given: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 1:
+            store_erasure.forget_past(copy.store.snapshot().location)
+        return real(tables, **given)
+
+    monkeypatch.setattr(store_transaction.Transaction, "commit", overtaken)
+    assert copy.apply(told(spark, (7, "late", 9))).news == 1
+    assert len(calls) == 2
+    copy.check(deep=True)
+
+
 def test_calls_that_cannot_be_meant(spark: SparkSession, copy: Ledger, tmp_path: Path) -> None:
     before = copy.at_commit().version
     with pytest.raises(UnknownEntities, match="of 2 of the 3 that were named it has no change"):
