@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
+from operator import call
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -29,7 +30,7 @@ from cdckit.datahub.state import (
 from cdckit.datahub.statements import statement_schema
 from cdckit.datahub.waiting import drop_waiting, facts, known_makers, waiting_statements
 from cdckit.ledger.shell import MANY_FILES
-from cdckit.parts.workers import compute_once, local_frame
+from cdckit.parts.workers import compute_once, local_frame, run_together
 from cdckit.store import Transaction
 from cdckit.store.files import hold_few_rows
 from cdckit.store.store import read_note, read_some, replace_rows, write_note
@@ -153,13 +154,15 @@ class Run(State):
         now = self._unapplied(stated, leftovers)
         turned = self._changed_messages(leftovers.tried, now)
         self._keep_unapplied(now, leftovers)
-        self._merge(turned, lookups, merge_all, forgotten)
+        steps = [partial(self._merge, turned, lookups, merge_all, forgotten)]
         # All is what it was where everything is made anew.
         if self._attempt or not merge_all:
             # What is not tried has the status that it had, unless a look at everything turned a part of it.
             waiting = self.waiting() if self._news is None else now
             again = self._messages_again(turned, leftovers)
-            self._set_statuses(again, problems(stated, waiting))
+            steps.append(partial(self._set_statuses, again, problems(stated, waiting)))
+        # They write different tables, and neither reads what the other writes.
+        run_together(self._writes.spark, call, steps)
         self._number_exports()
 
     def statements(self, entity: str) -> DataFrame:
