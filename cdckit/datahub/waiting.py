@@ -16,7 +16,8 @@ from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import AUTOCREATE, DELETE, LIST, MAKES, SOUGHT, UPSERT
 from cdckit.parts.arguments import quoted, text_literal
 from cdckit.parts.arrays import ints
-from cdckit.parts.workers import WorkerPlan, compute_once
+from cdckit.parts.arrow_types import spark_columns
+from cdckit.parts.workers import WorkerPlan, compute_once, compute_rows, table_frame
 
 
 def needed_links(schema: Schema, entity: str) -> str | None:
@@ -126,16 +127,20 @@ def waiting_statements(stated: DataFrame, answers: DataFrame | None) -> DataFram
         `statement` (see `with_statement`) and `missing`, the key of the first of the entities that are not
         there: "customer c = c1"; None if nothing waits.
 
-    Cost: one task, for no more than a million statements that make or need anything.  More are looked at in
-    rounds, each of which shuffles their guids and links: one for each link of the longest chain of records
-    that stand on each other, up to three, and one more.  What is left of longer chains is for one task.
+    Cost: a job, and the work of this program for as many as `compute_rows` holds here.  Of more, one task for
+    no more than a million that make or need anything.  Others are looked at in rounds, each of which shuffles
+    their guids and links: one for each link of the longest chain of records that stand on each other, up to
+    three, and one more.  What is left of longer chains is for one task.
     """
     tied = stated.select("fact_number", "makes", "needs").where("makes IS NOT NULL OR size(needs) > 0")
-    rows = compute_once(with_answers(tied, answers, by="fact_number"))
-    if rows is None:
-        return None
-    few = rows.count() <= TASK_STATEMENTS
-    waiting = compute_once(find_unsupported(rows, by="fact_number")) if few else find_waiting(rows)
+    rows = compute_rows(with_answers(tied, answers, by="fact_number"))
+    if isinstance(rows, pa.Table):
+        fallen = unsupported_rows(rows)
+        waiting = table_frame(stated.sparkSession, fallen, spark_columns(fallen.schema))
+    elif rows.count() <= TASK_STATEMENTS:
+        waiting = compute_once(find_unsupported(rows, by="fact_number"))
+    else:
+        waiting = find_waiting(rows)
     return None if waiting is None else _with_names(waiting, stated)
 
 
@@ -232,13 +237,15 @@ def find_unsupported(statements: DataFrame, *, by: str) -> DataFrame:
 
 
 def _find_unsupported(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    given = list(batches)
-    if not given:
-        return
-    table = pa.Table.from_batches(given).combine_chunks()
-    made, needed = (table.column(name).combine_chunks() for name in ("makes", "needs"))
+    if given := list(batches):
+        yield from unsupported_rows(pa.Table.from_batches(given)).to_batches()
+
+
+def unsupported_rows(statements: pa.Table) -> pa.Table:
+    """Find `find_unsupported` of statements of this program; their first column tells each from others."""
+    made, needed = (statements.column(name).combine_chunks() for name in ("makes", "needs"))
     fallen, missing = find_unsupported_rows(made, needed)
-    yield from table.select([0]).take(fallen).append_column("missing", missing).to_batches()
+    return statements.select([0]).take(fallen).append_column("missing", missing)
 
 
 def find_unsupported_rows(makes: pa.Array, needs: pa.ListArray) -> tuple[pa.Array, pa.Array]:

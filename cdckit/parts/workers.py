@@ -322,9 +322,26 @@ def compute_once(rows: DataFrame, *, few: bool = False) -> DataFrame | None:
     """
     Rows computed once and looked at again; None if there are none.
 
-    They are held without files: if they are few, or made of little, by this program, as rows of Spark's plans
-    in one partition, so that nothing that follows need be shuffled; else by the executors.  An executor that
-    dies takes its part along: then the run fails, and can be run again.
+    They are held as `compute_rows` says; those that this program holds are rows of Spark's plans in one
+    partition, so that nothing that follows need be shuffled.
+
+    Args:
+        rows, few: As for `compute_rows`.
+
+    Cost: as of `compute_rows`.
+    """
+    computed = compute_rows(rows, few=few)
+    if isinstance(computed, pa.Table):
+        return table_frame(rows.sparkSession, computed, rows.schema)
+    return computed
+
+
+def compute_rows(rows: DataFrame, *, few: bool = False) -> DataFrame | pa.Table:
+    """
+    Rows computed once, and held without files: if they are few, or made of little, by this program; else by
+    the executors, and there are some then.
+
+    An executor that dies takes its part along: then the run fails, and can be run again.
 
     Args:
         rows: The rows.
@@ -338,10 +355,13 @@ def compute_once(rows: DataFrame, *, few: bool = False) -> DataFrame | None:
         some = local_table(kept.limit(at_home.HELD_ROWS + 1))
         if some.num_rows > at_home.HELD_ROWS:
             return kept
-    if not some.num_rows:
-        return None
-    table: Any = some.cast(arrow_schema(rows.schema))
-    return rows.sparkSession.createDataFrame(table, rows.schema).coalesce(1)
+    return some.cast(arrow_schema(rows.schema))
+
+
+def table_frame(spark: SparkSession, table: pa.Table, columns: T.StructType) -> DataFrame | None:
+    """Rows of this program as a part of Spark's plans, in one partition; None if there are none."""
+    some: Any = table
+    return spark.createDataFrame(some, columns).coalesce(1) if table.num_rows else None
 
 
 def local_table(rows: DataFrame) -> pa.Table:

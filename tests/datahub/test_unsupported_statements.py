@@ -21,6 +21,7 @@ def fallen(*statements: Statement) -> list[tuple[int, str]]:
 @pytest.mark.parametrize(
     ("statements", "expected"),
     [
+        ([], []),
         ([("a", [])], []),
         ([("a", ["nobody"])], [(0, "nobody")]),
         (

@@ -115,6 +115,21 @@ def test_a_plan_that_reads_much_is_not_looked_at(spark: SparkSession) -> None:
     assert not said(few_of_many)[0]
 
 
+def test_few_rows_are_computed_once_and_held_here_and_more_by_the_executors(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = workers.compute_rows(spark.range(3))
+    assert isinstance(held, pa.Table)
+    assert held.to_pydict() == {"id": [0, 1, 2]}
+    assert workers.compute_once(spark.range(0)) is None
+    monkeypatch.setattr(at_home, "WORK_BYTES", -1)
+    monkeypatch.setattr(at_home, "HELD_ROWS", 2)
+    assert isinstance(workers.compute_rows(spark.range(2)), pa.Table)
+    kept = workers.compute_rows(spark.range(3))
+    assert isinstance(kept, DataFrame)
+    assert sorted(row["id"] for row in kept.collect()) == [0, 1, 2]
+
+
 def test_what_is_raised_at_home_is_what_a_worker_would_have_raised(spark: SparkSession) -> None:
     rows = spark.createDataFrame(pa.table({"n": [1, 2]}))
     for heavy in (False, True):
