@@ -84,7 +84,7 @@ class Run(State):
 
     def has_due(self) -> bool:
         """Tell whether a message that waits is to be tried again."""
-        return read_some(self._writes, UNAPPLIED) is not None and not self._due.isEmpty()
+        return self.unapplied() is not None and not self._due.isEmpty()
 
     def read_messages(self, messages: DataFrame, *, attempt: bool = True) -> bool:
         """
@@ -149,7 +149,8 @@ class Run(State):
         leftovers = self._find_leftovers()
         if self._looks_at_news_alone():
             self._news = {entity: self._find_news(entity, leftovers) for entity in self.entities}
-        lookups = {name: self.read(name) for name in self._lookup_tables}
+        # A small hub merges its targets whatever these say.
+        lookups = {} if self._is_small else {name: self.read(name) for name in self._lookup_tables}
         stated = self._facts()
         now = self._unapplied(stated, leftovers)
         turned = self._changed_messages(leftovers.tried, now)
@@ -237,9 +238,9 @@ class Run(State):
         files = self._writes.new_files(name := table_name(STATEMENTS, entity))
         new = self._writes.read(name, files=files)
         new = new.coalesce(1) if hold_few_rows(files) else new
-        earlier = self._earlier_statements(entity)
-        if earlier is not None and leftovers.tried_messages is not None:
-            return new.unionByName(earlier.join(leftovers.tried_messages, "message_id", "left_semi"))
+        again = leftovers.tried_messages
+        if again is not None and (earlier := self._earlier_statements(entity)) is not None:
+            return new.unionByName(earlier.join(again, "message_id", "left_semi"))
         return new
 
     def _earlier_statements(self, entity: str) -> DataFrame | None:
@@ -268,7 +269,7 @@ class Run(State):
         return stated if makers is None else stated.unionByName(makers, allowMissingColumns=True)
 
     def _find_leftovers(self) -> Leftovers:
-        unapplied, waiting = read_some(self._writes, UNAPPLIED), self.waiting()
+        unapplied, waiting = self.unapplied(), self.waiting()
         if unapplied is None or waiting is None:
             return Leftovers(None, None)
         is_tried = is_due(self._now) if self._attempt else "false"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from contextlib import contextmanager
 from functools import partial, reduce
 from pathlib import Path
@@ -151,6 +151,8 @@ class State:
     def __init__(self, schema: Schema, tables: Tables) -> None:
         self.schema, self._tables = schema, tables
         self.derived = DerivedChanges(schema, self)
+        self._unapplied_rows: tuple[Set[str], DataFrame | None] = set(), None
+        """The rows of `UNAPPLIED`, and the files of which they were read: a run writes others."""
 
     def read(self, name: str) -> DataFrame | None:
         """A table; None if there is none of that name."""
@@ -176,9 +178,16 @@ class State:
         """The messages among them, each once, in `MESSAGE_SCHEMA`."""
         return self.received_records(first, last).where(IS_STORED).select(*MESSAGE_SCHEMA.names)
 
+    def unapplied(self) -> DataFrame | None:
+        """The valid statements that are not applied (`UNAPPLIED_COLUMNS`); None if there are none."""
+        files = self._tables.files(UNAPPLIED) if self._tables.has(UNAPPLIED) else []
+        if (paths := {file.path for file in files}) != self._unapplied_rows[0]:
+            self._unapplied_rows = paths, read_some(self._tables, UNAPPLIED)
+        return self._unapplied_rows[1]
+
     def waiting(self) -> DataFrame | None:
         """The statements that wait, and for what: `statement`, `missing`; None if there are none."""
-        unapplied = read_some(self._tables, UNAPPLIED)
+        unapplied = self.unapplied()
         return None if unapplied is None else unapplied.where("missing IS NOT NULL")
 
     def statuses(self) -> DataFrame:
@@ -321,8 +330,7 @@ class Histories:
     ) -> _TouchedGuids:
         """Merge the entities of a target that the run touches, and say which these are."""
         name = table_name(HISTORY, entity)
-        before = self._state.read(name)
-        if before is None or entity in refreshed:
+        if not self._writes.has(name) or entity in refreshed:
             self._merge_all(entity)
             return {entity: None}
         touched_here = self._touched_guids(entity, moved, touched)

@@ -128,16 +128,19 @@ class DerivedChanges(Resolution):
         """The changes of a target; of the entities *touched* alone, where they are given."""
         statements = _keep_guids(self.processed_statements(entity), touched)
         stated = record_changes(self.schema, entity, self.applied_statements(entity, statements))
-        events = self._events(entity, self.applied_statements(entity))
+        events = self._events(entity)
         if not events:
             return stated
         missed = absences(mentions(statements, self.schema.parent_fields(entity)), events)
         return _with_absences(stated, missed, _field_priorities(self.schema, self.schema.targets[entity]))
 
-    def _events(self, entity: str, applied: DataFrame) -> list[tuple[str | None, DataFrame]]:
+    def _events(self, entity: str) -> list[tuple[str | None, DataFrame]]:
         """The ends of all complete lists that may not have named an entity of the target."""
         parents = self.schema.parent_fields(entity)
         lists = [None, *parents] if self.kept.may_be_refreshed(entity) else [*parents]
+        if not lists:
+            return []
+        applied = self.applied_statements(entity)
         events = [(field, list_events(self.schema, applied, field)) for field in lists]
         return events + [
             (
