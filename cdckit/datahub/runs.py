@@ -185,8 +185,12 @@ class Run(State):
             self._writes.drop(name)
 
     def _keep_unapplied(self, unapplied: DataFrame | None, leftovers: Leftovers) -> None:
-        """Keep what is not applied now in the place of what was tried, beside what was not."""
-        if self._news is None or leftovers.tried is not None:
+        """
+        Keep what is not applied now in the place of what was tried, beside what was not.
+
+        Where nothing is tried, the table is what is not, and stays.
+        """
+        if leftovers.tried is not None:
             tables = [rows for rows in (unapplied, leftovers.untried) if rows is not None]
             self._replace_unapplied(reduce(DataFrame.unionByName, tables) if tables else None)
         elif unapplied is not None:
