@@ -8,8 +8,8 @@ so that tests can set them.
 from __future__ import annotations
 
 READ_ROWS, READ_FILE_BYTES, READ_BYTES = 1_000, 1 << 20, 1 << 23
-"""Files of a store are read by this program: so many rows in so many bytes of files, which are compressed,
-and which may be so many bytes in memory."""
+"""Files of a store are read by this program, and small ones written together: so many rows in so many bytes
+of files, which are compressed, and which may be so many bytes in memory."""
 
 WORK_ROWS, WORK_BYTES = 20_000, 4 << 20
 """The rows of a plan are worked on by this program: so many, of a plan that reads so many bytes as Spark

@@ -229,7 +229,7 @@ class Store:
         Returns:
             The commit; the base's number if there was nothing to do.
 
-        Cost: one job per table, in which each partition's small files are read and written by one task.
+        Cost: as of `Transaction.compact`, for each table.
         """
         with self.begin() as transaction:
             names = [name] if name is not None else transaction.base.names()

@@ -55,7 +55,7 @@ from cdckit.store.columns import (
 )
 from cdckit.store.commits import VACUUMED_UNTIL, Commit, Commits, load_or_begin, next_instant
 from cdckit.store.errors import BatchIdReused, ConflictingCommit, DamagedTable, NoSuchTable
-from cdckit.store.files import OUR_FILES, File, Table, Target, Where, read_spark
+from cdckit.store.files import OUR_FILES, File, Table, Target, Where, hold_few_rows, read_arrow, read_spark
 from cdckit.store.locations import SCRATCH, Location, folder_name
 from cdckit.store.log import CommittedTable, Plan, first_answer, missing_columns
 from cdckit.store.snapshot import Snapshot
@@ -398,8 +398,11 @@ class Transaction:
             name: The table.
             files: How many small ones a partition must have at least.
             only: The partitions that are meant, each by its columns and their values; all without it.
+
+        Cost: a job, in which a task writes each file that is made; none for a thousand rows or fewer.
         """
         table, known_files, done = self._table(name), self._change(name).known, WriteResult()
+        rows: list[Rows]
         # What this transaction has written is news to who reads the table as a stream: it stays apart.
         for is_known in (True, False):
             some = table.with_files(
@@ -412,8 +415,11 @@ class Transaction:
             ]
             if groups:
                 old_files = [file for group in groups for file in group]
-                rows = rows_of_groups(self.spark, self._location, table, groups)
-                done += self.swap(name, old_files, rows, same_rows=is_known)
+                if hold_few_rows(old_files):
+                    rows = [read_arrow(self._location, table, group) for group in groups]
+                else:
+                    rows = [rows_of_groups(self.spark, self._location, table, groups)]
+                done += self.swap(name, old_files, *rows, same_rows=is_known)
         return done
 
     def accept(self, name: str) -> None:

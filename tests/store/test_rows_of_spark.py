@@ -82,6 +82,10 @@ def test_values_of_every_type_come_back(
     ]
     assert table.column("at").to_pylist()[2] == datetime(1899, 12, 31, 23, 59, 59, 999999, UTC)
     assert store.snapshot().arrow("all").sort_by("n").column("text").to_pylist() == ["é\0😀"] * 4
+    write(store, "all", rows)
+    store.compact()
+    assert len(store.snapshot().files("all")) == 1
+    assert shown(store.snapshot().read("all")) == sorted(shown(rows) * 2, key=str)
 
 
 @pytest.mark.parametrize(
@@ -285,7 +289,14 @@ def test_scratch_by_null_knows_which_part_has_rows(
     assert codes == [{None} if expected else None, {"x"} if expected < many else None]
 
 
-def test_small_files_become_one(spark: SparkSession, store: Store) -> None:
+AT_HOME = pytest.mark.parametrize("few", [0, 1_000], ids=["by workers", "by this program"])
+
+
+@AT_HOME
+def test_small_files_become_one(
+    spark: SparkSession, store: Store, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr(at_home, "READ_ROWS", few)
     with store.begin() as transaction:
         for number in range(6):
             rows = spark.sql(f"select {number} as n, {number % 2} as part")
@@ -304,8 +315,12 @@ def test_small_files_become_one(spark: SparkSession, store: Store) -> None:
     assert store.snapshot().version == version
 
 
-def test_a_file_has_no_more_rows_than_it_may(spark: SparkSession, store: Store) -> None:
+@AT_HOME
+def test_a_file_has_no_more_rows_than_it_may(
+    spark: SparkSession, store: Store, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
     """Whoever writes to the table, also in a later transaction; those that are put together, too."""
+    monkeypatch.setattr(at_home, "READ_ROWS", few)
     with store.begin() as transaction:
         transaction.limit_files("t", 100)
         rows = spark.range(0, 1050, 1, 1).selectExpr("id AS n", "id % 2 AS part")
