@@ -282,7 +282,7 @@ class MessageStatements:
         stated = facts(schema, {target: derived.resolved_statements(target) for target in self.entities})
         if stated is None:
             return None
-        by, valid = "statement", stated.where("error_code IS NULL").select("statement", "makes", "needs")
+        by, valid = "statement", stated.select("statement", "makes", "needs")
         uncertain = with_open_needs(with_answers(valid, derived.answers(), by=by), by=by)
         # Once more, without what needs nothing that is uncertain, nor what that makes.
         return self._keep(find_unsupported(with_open_needs(uncertain, by=by), by=by))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from operator import call
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -30,7 +31,7 @@ from cdckit.datahub.state import (
 from cdckit.datahub.statements import statement_schema
 from cdckit.datahub.waiting import drop_waiting, facts, known_makers, waiting_statements
 from cdckit.ledger.shell import MANY_FILES
-from cdckit.parts.workers import compute_once, local_frame, run_together
+from cdckit.parts.workers import compute_once, compute_rows, local_frame, run_together, table_frame
 from cdckit.store import Transaction
 from cdckit.store.files import hold_few_rows
 from cdckit.store.store import read_note, read_some, replace_rows, write_note
@@ -44,6 +45,21 @@ FEW_STATEMENTS, FEW_BYTES = 10_000, 8 << 20
 A hub with no more statements than these, and no more messages, is small: a look for what a run touches
 would take longer than merging all of what it may have touched, and this program may hold it.
 """
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The `facts` that a run looks at, each with its `fact_number` where something may wait."""
+
+    rows: DataFrame
+    table: pa.Table | None = None
+    """The same, where this program holds them."""
+
+    @property
+    def with_errors(self) -> DataFrame | None:
+        """The rows; None if it is known that none is in error."""
+        is_sound = self.table is not None and self.table.column("error_code").null_count == len(self.table)
+        return None if is_sound else self.rows
 
 
 @dataclass(frozen=True)
@@ -160,8 +176,9 @@ class Run(State):
         if self._attempt or not merge_all:
             # What is not tried has the status that it had, unless a look at everything turned a part of it.
             waiting = self.waiting() if self._news is None else now
+            problem_rows = problems(None if stated is None else stated.with_errors, waiting)
             again = self._messages_again(turned, leftovers)
-            steps.append(partial(self._set_statuses, again, problems(stated, waiting)))
+            steps.append(partial(self._set_statuses, again, problem_rows))
         # They write different tables, and neither reads what the other writes.
         run_together(self._writes.spark, call, steps)
         self._number_exports()
@@ -217,13 +234,20 @@ class Run(State):
                     self._writes.append(name, new, compact_at=MANY_FILES)
                     write_note(self._writes, _LAST_POSITION, position)
 
-    def _facts(self) -> DataFrame | None:
+    def _facts(self) -> Facts | None:
         """Find what the run may apply, or what is wrong with it (see `facts`)."""
         rows = facts(self.schema, {entity: self.news(entity) for entity in self.entities})
         # What may wait is looked at several times.
-        if rows is None or not self.derived.may_wait:
-            return rows
-        return compute_once(rows.selectExpr("*", "monotonically_increasing_id() AS fact_number"))
+        if rows is None:
+            return None
+        if not self.derived.may_wait:
+            return Facts(rows)
+        numbered = rows.selectExpr("*", "monotonically_increasing_id() AS fact_number")
+        computed = compute_rows(numbered)
+        if not isinstance(computed, pa.Table):
+            return Facts(computed)
+        held = table_frame(self._writes.spark, computed, numbered.schema)
+        return None if held is None else Facts(held, computed)
 
     def _looks_at_news_alone(self) -> bool:
         """
@@ -288,7 +312,7 @@ class Run(State):
         tried = rows.where("message_identifier IS NULL OR missing IS NULL").select("statement", "missing")
         return Leftovers(compute_once(tried), untried)
 
-    def _unapplied(self, stated: DataFrame | None, leftovers: Leftovers) -> DataFrame | None:
+    def _unapplied(self, stated: Facts | None, leftovers: Leftovers) -> DataFrame | None:
         """
         Find what is tried, valid and not applied (`UNAPPLIED_COLUMNS`), among what is *stated*, or None.
 
@@ -296,17 +320,17 @@ class Run(State):
         """
         if stated is None:
             return None
-        tables, valid = [], stated.where("error_code IS NULL")
+        tables, tried, table = [], stated.rows, stated.table
         if self.derived.may_wait:
-            if self._news is None:
-                tried = drop_waiting(valid, leftovers.untried)
-            else:
-                tried = self._with_known_makers(valid, leftovers)
-            waiting = waiting_statements(tried, self.derived.answers())
+            if self._news is not None:
+                tried, table = self._with_known_makers(tried, leftovers), None
+            elif leftovers.untried is not None:
+                tried, table = drop_waiting(tried, leftovers.untried), None
+            waiting = waiting_statements(tried, self.derived.answers(), table)
             tables += [] if waiting is None else [waiting]
         if self._lookup_tables:
             # Other messages may bring statements into this, and out of it again.
-            wrong = stated.where(F.col("error_code").isin(*LOOKUP_FAULTS, UNPROCESSED))
+            wrong = stated.rows.where(F.col("error_code").isin(*LOOKUP_FAULTS, UNPROCESSED))
             tables.append(wrong.selectExpr("statement", "CAST(NULL AS string) AS missing"))
         return compute_once(reduce(DataFrame.unionByName, tables)) if tables else None
 

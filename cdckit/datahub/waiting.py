@@ -69,19 +69,23 @@ def facts(schema: Schema, statements: Mapping[str, DataFrame]) -> DataFrame | No
     targets.
 
     One row per statement that can be applied, or is in error: `statement` (see `with_statement`), what it
-    `makes` to which a link may lead, what it `needs`, how that is `named`, `error_code` and `error`.
+    `makes` to which a link may lead, what it `needs`, how that is `named`, `error_code` and `error`.  What is
+    in error makes and needs nothing.
     """
+    nothing = "CAST(array() AS array<string>)"
     tables, is_applied = [], f"operation IN {(UPSERT, DELETE, AUTOCREATE, LIST)}"
     for entity, stated in statements.items():
         links = map(quoted, schema.targets[entity].links)
         named = ", ".join(f"struct(data.{name} AS need, {SOUGHT}.{name} AS text)" for name in links)
         rows = stated.where(f"error_code IS NOT NULL OR {is_applied}")
+        makes = f"error_code IS NULL AND {MAKES}" if entity in schema.linked else "false"
+        needs = needed_links(schema, entity)
         # As texts: made of columns, each would be a dozen calls into the JVM, for each target.
         tables.append(
             with_statement(rows, entity).selectExpr(
                 "statement",
-                f"if({MAKES if entity in schema.linked else 'false'}, guid, NULL) AS makes",
-                f"{needed_links(schema, entity) or 'CAST(array() AS array<string>)'} AS needs",
+                f"if({makes}, guid, NULL) AS makes",
+                f"{nothing if needs is None else f'if(error_code IS NULL, {needs}, {nothing})'} AS needs",
                 f"CAST(array({named}) AS array<struct<need:string,text:string>>) AS named",
                 "error_code",
                 "concat_ws(': ', error_code, error_description) AS error",
@@ -110,7 +114,9 @@ def known_makers(
     return applied.selectExpr("makes", "CAST(array() AS array<string>) AS needs")
 
 
-def waiting_statements(stated: DataFrame, answers: DataFrame | None) -> DataFrame | None:
+def waiting_statements(
+    stated: DataFrame, answers: DataFrame | None, table: pa.Table | None = None
+) -> DataFrame | None:
     """
     The statements that cannot be applied since an entity to which they link does not exist.
 
@@ -119,9 +125,9 @@ def waiting_statements(stated: DataFrame, answers: DataFrame | None) -> DataFram
     and for nothing else, are applied.
 
     Args:
-        stated: The `facts` without those in error, each with a number of its own, `fact_number`;
-            `known_makers` have none.
+        stated: The `facts`, each with a number of its own, `fact_number`; `known_makers` have none.
         answers: What links have found (`Resolution.answers`).
+        table: The same facts, where this program holds them.
 
     Returns:
         `statement` (see `with_statement`) and `missing`, the key of the first of the entities that are not
@@ -132,8 +138,11 @@ def waiting_statements(stated: DataFrame, answers: DataFrame | None) -> DataFram
     their guids and links: one for each link of the longest chain of records that stand on each other, up to
     three, and one more.  What is left of longer chains is for one task.
     """
-    tied = stated.select("fact_number", "makes", "needs").where("makes IS NOT NULL OR size(needs) > 0")
-    rows = compute_rows(with_answers(tied, answers, by="fact_number"))
+    if table is not None and answers is None:
+        rows = table.select(["fact_number", "makes", "needs"])
+    else:
+        tied = stated.select("fact_number", "makes", "needs").where("makes IS NOT NULL OR size(needs) > 0")
+        rows = compute_rows(with_answers(tied, answers, by="fact_number"))
     if isinstance(rows, pa.Table):
         fallen = unsupported_rows(rows)
         waiting = table_frame(stated.sparkSession, fallen, spark_columns(fallen.schema))

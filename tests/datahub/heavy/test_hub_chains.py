@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import cdckit.datahub.runs
 import cdckit.datahub.state
 from cdckit.datahub import Hub, records, schema
 from cdckit.datahub.messages import Status
+from cdckit.store import Transaction
 from support.hub_programs import rows_of
 from support.hub_shop import AT, CUSTOMER, SHOP, Row, after, customers, order
 from support.jobs import jobs_of
@@ -141,3 +143,38 @@ def test_the_number_of_jobs_does_not_depend_on_how_long_a_chain_waits(
         assert waiting == {("s3", "1"), *(("chain", str(each + 1)) for each in range(length))}
         assert {row["id"] for row in rows_of(hub.history("thing"))} == {"a", "b", "self", "known", "follower"}
     assert jobs[6] == jobs[60]
+
+
+@pytest.mark.usefixtures("planned_once")
+def test_a_message_for_a_small_hub_takes_few_jobs_and_leaves_what_waits(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing waits: to read it, for what it means, to merge its target, for its status; a job each."""
+    reads: list[str] = []
+
+    def counted(tables: Transaction, name: str, *arguments: Any, **named: Any) -> DataFrame:
+        reads.append(name)
+        return read(tables, name, *arguments, **named)
+
+    read = Transaction.read
+    monkeypatch.setattr(Transaction, "read", counted)
+    hub = Hub(spark, schema(SHOP), tmp_path)
+
+    def run(seconds: int, *documents: Row) -> tuple[int, int]:
+        """How many jobs the run starts, and how often it reads what waits."""
+        hub.receive(records(spark, documents, received_at=after(seconds=seconds)))
+        reads.clear()
+        before = next_job(spark)
+        hub.run(now=after(seconds=seconds))
+        return next_job(spark) - before - 1, reads.count("unapplied")
+
+    run(0, customers("c1", "c1"), order("o1", 1, "c1"))
+    assert run(1, order("o2", 2, "c1")) == (4, 0)
+    run(2, order("o3", 3, "nobody"))
+    waiting = hub.store.snapshot().files("unapplied")
+    assert len(waiting) == 1
+    # It is due after a minute.
+    assert run(3, order("o4", 4, "c1")) == (12, 1)
+    assert hub.store.snapshot().files("unapplied") == waiting
+    assert {row["o"] for row in rows_of(hub.history("order"))} == {1, 2, 4}
+    assert {row["message_identifier"] for row in rows_of(hub.waiting())} == {"o3"}
