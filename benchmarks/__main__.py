@@ -92,7 +92,7 @@ def main(arguments: list[str]) -> int:
         "events": lambda: debezium.results(_session(), given.work),
         "avro": lambda: debezium.avro_results(_session(), given.work),
         "backlog": lambda: backlog.results(_session(), _year(given.work), given.work),
-        "trickle": lambda: backlog.trickle_results(_session(), given.work),
+        "trickle": lambda: backlog.trickle_results(given.work),
         "streams": lambda: debezium_streams.results(_session(), given.work),
         "demo": demo,
         "first": first_answer.results,

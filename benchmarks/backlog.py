@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -24,6 +27,7 @@ BATCHES = 10
 """In so many batches a backlog is taken."""
 SECONDS = 600
 """For so long one message comes each second."""
+ROOT = Path(__file__).parents[1]
 
 Take = Callable[[DataFrame, int], None]
 
@@ -47,23 +51,30 @@ def results(spark: SparkSession, year: Path, work: Path) -> list[Result]:
     return found
 
 
-def trickle_results(spark: SparkSession, work: Path) -> list[Result]:
+TRICKLED = """
+import json
+from pathlib import Path
+from benchmarks.backlog import trickle
+from cdckit import session
+spark = session(memory="2g", small=True)
+print(json.dumps(trickle(spark, Path({folder!r}), {name!r})))
+"""
+
+
+def trickle_results(work: Path) -> list[Result]:
     """
     A message each second for ten minutes: how long until it can be asked, in the last minute and the first.
 
-    A door that takes longer than a second for one takes all that have come meanwhile.
+    A door that takes longer than a second for one takes all that have come meanwhile.  Each has a process of
+    its own, with the session that is meant for some thousand rows.
     """
     found = []
-    doors: dict[str, tuple[Callable[[SparkSession, Path], Take], Callable[[int], Any]]] = {
-        "debezium": (_ledger_taker, _event),
-        "captured": (_captured_taker, _event),
-        "hub": (_hub_taker, _message),
-    }
-    for name, (taker, documents) in doors.items():
+    for name in ("debezium", "captured", "hub"):
         folder = work / f"trickle_{name}"
         shutil.rmtree(folder, ignore_errors=True)
-        take = taker(spark, folder)
-        waited = _trickle(spark, take, documents)
+        program = [sys.executable, "-c", TRICKLED.format(folder=str(folder.resolve()), name=name)]
+        process = subprocess.run(program, cwd=ROOT, check=True, stdout=subprocess.PIPE)
+        waited = json.loads(process.stdout)
         minute = len(waited) * 60 // SECONDS
         first, last = statistics.median(waited[:minute]), statistics.median(waited[-minute:])
         print(f"  {name:<36}first minute {first:.2f} s, last minute {last:.2f} s", flush=True)
@@ -72,10 +83,12 @@ def trickle_results(spark: SparkSession, work: Path) -> list[Result]:
     return found
 
 
-def _trickle(spark: SparkSession, take: Take, document: Callable[[int], Any]) -> list[float]:
+def trickle(spark: SparkSession, folder: Path, door: str) -> list[float]:
     """How long each message waited until it could be asked, from the second at which it was sent."""
-    for warm in range(3):
-        take(datahub.records(spark, [document(-1 - warm)], received_at=datetime.now(UTC)), -1)
+    takers = {"debezium": _ledger_taker, "captured": _captured_taker, "hub": _hub_taker}
+    take, document = takers[door](spark, folder), _message if door == "hub" else _event
+    for warm in (-3, -2, -1):
+        take(datahub.records(spark, [document(warm)], received_at=datetime.now(UTC)), -1)
     began, waited = time.perf_counter(), list[float]()
     batch = 0
     while len(waited) < SECONDS:
@@ -165,7 +178,9 @@ def _hub_taker(spark: SparkSession, folder: Path) -> Take:
 
 
 def _message(number: int) -> dict[str, Any]:
-    return hub_document(sorted(ENTITIES)[number % len(ENTITIES)], number)
+    # Each link leads to what came before it, so that nothing waits.
+    turn, place = divmod(number, len(ENTITIES))
+    return hub_document([*reversed(ENTITIES)][place], turn)
 
 
 def _event(number: int) -> dict[str, Any]:
