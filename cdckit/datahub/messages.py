@@ -34,7 +34,7 @@ from cdckit.parts.arguments import flat_columns, require_instant, text_literal
 from cdckit.parts.arrow_types import arrow_schema, make_batch
 from cdckit.parts.instants import microseconds, parse_instant
 from cdckit.parts.json_text import members
-from cdckit.parts.values import guids
+from cdckit.parts.values import guids, time_between
 from cdckit.parts.workers import WorkerPlan
 
 
@@ -264,7 +264,7 @@ def given_up(status_rows: DataFrame, now: datetime, wait: timedelta) -> tuple[Da
     at = require_instant(now, "now", function="expire")
     waits = F.col("status") == int(Status.REQUIRES_REPROCESSING)
     # At *wait* itself nothing is given up, as in every door: a run would try once more then.
-    is_late = waits & (at - F.col("message_timestamp") > F.lit(wait))
+    is_late = waits & (time_between(F.col("message_timestamp"), at) > F.lit(wait))
     rows = status_rows.withColumns(
         {
             "status": F.when(is_late, int(Status.REPROCESS_TIMEOUT)).otherwise(F.col("status")),

@@ -23,6 +23,7 @@ from pyspark.sql import types as T
 
 from cdckit.errors import CdcError, InvalidArgument
 from cdckit.ledger.columns import BUCKET, log_fields, visible_history
+from cdckit.ledger.entity_guids import Key, is_key, listed_guids, table_guids
 from cdckit.ledger.erased_files import KNOWN, erase_buckets
 from cdckit.ledger.kind import Kind
 from cdckit.ledger.receipts import NOT_ERASED, RECEIPT_SCHEMA, ErasedPart, Receipt
@@ -32,9 +33,10 @@ from cdckit.ledger.upkeep import BYTES_PER_TASK, Upkeep, begin_upkeep, read_scop
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.changes import MOVED
 from cdckit.model.history import DELETED, VALID_FROM, VALID_TO
-from cdckit.parts.arguments import require_columns, require_fields, require_instant, require_name
+from cdckit.parts.arguments import require_fields, require_instant, require_name
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.tables import AnyTable, as_spark
+from cdckit.parts.tables import AnyTable
+from cdckit.parts.values import time_between
 from cdckit.parts.workers import compute_once, worker_reports
 from cdckit.store import OtherKind, Snapshot, Store, Transaction
 from cdckit.store.commits import ERASED, KIND
@@ -44,7 +46,6 @@ from cdckit.store.store import read_note, write_note
 from cdckit.store.transaction import Scope
 from cdckit.store.writing import parse_report
 
-Key: TypeAlias = str | Mapping[str, Any]
 Keys: TypeAlias = Sequence[Key] | AnyTable
 """Entities: guids, or mappings of their key fields; or a table of key fields, or of guids."""
 
@@ -169,7 +170,8 @@ class Request:
         others = versions.groupBy(GUID).agg(
             F.max(is_open & ~F.col(DELETED)).alias("lives"), F.max(ended).alias("ended")
         )
-        overdue = ~F.col("lives") & (F.lit(self.at) - F.col("ended") > F.lit(self.keep))
+        age = time_between(F.col("ended"), require_instant(self.at, "at"))
+        overdue = ~F.col("lives") & (age > F.lit(self.keep))
         return others.where(overdue).join(versions_meant, GUID, "left_semi")
 
 
@@ -411,34 +413,12 @@ def _named(keys: Keys, spark: SparkSession, kind: Kind, fields: T.StructType) ->
     if isinstance(keys, Sequence):
         if not keys:
             raise InvalidArgument(None, "keys", "a list of at least one", [])
-        return _listed(list(keys), spark, kind, fields)
-    rows = as_spark(spark, keys)
-    if GUID in rows.columns:
-        return rows
-    if kind.by_guid:
-        raise InvalidArgument(None, "keys", f"a table with the column {GUID}", rows.columns)
-    require_columns(rows, kind.keys)
-    key = {name: F.col(name).cast(fields[name].dataType) for name in kind.keys}
-    return rows.select(kind.guid(key).alias(GUID))
-
-
-def _listed(keys: list[Key], spark: SparkSession, kind: Kind, fields: T.StructType) -> DataFrame:
-    columns = T.StructType([T.StructField(GUID, T.StringType()), *(fields[name] for name in kind.keys)])
-    names = set() if kind.by_guid else set(kind.keys)
-    for entity in keys:
-        if not (isinstance(entity, str) or (names and isinstance(entity, Mapping) and set(entity) == names)):
-            needed = "guids" if kind.by_guid else f"guids, or mappings of {', '.join(kind.keys)}"
-            raise InvalidArgument(None, "keys", f"a list of {needed}", type(entity).__name__)
-    rows = [{GUID: key} if isinstance(key, str) else dict(key) for key in keys]
-    schema = arrow_schema(columns)
-    try:
-        table = pa.Table.from_pylist(rows, schema)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        needed = ", ".join(f"{name} ({fields[name].dataType.simpleString()})" for name in kind.keys)
-        raise InvalidArgument(None, "keys", f"values of {needed}", "others") from error
-    table_rows = spark.createDataFrame(table, columns)
-    key = {name: F.col(name) for name in kind.keys}
-    return table_rows.select(F.coalesce(F.col(GUID), kind.guid(key)).alias(GUID))
+        for key in keys:
+            if not is_key(key, kind):
+                needed = "guids" if kind.by_guid else f"guids, or mappings of {', '.join(kind.keys)}"
+                raise InvalidArgument(None, "keys", f"a list of {needed}", type(key).__name__)
+        return listed_guids(list(keys), spark, kind, fields)
+    return table_guids(keys, spark, kind, fields)
 
 
 def _known_fields(tables: Transaction, kind: Kind, request: Request) -> tuple[str, ...] | None:

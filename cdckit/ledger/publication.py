@@ -20,10 +20,11 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import visible_history
 from cdckit.ledger.kind import Kind
-from cdckit.ledger.published import CatalogueTable, PublishedTable, files_about
+from cdckit.ledger.published import CatalogueTable, PublishedTable, Shown, files_about
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.history import VALID_FROM, VALID_TO
 from cdckit.parts.arguments import quoted
+from cdckit.parts.instants import microseconds
 from cdckit.parts.values import comparable
 from cdckit.store import Snapshot, Store
 from cdckit.store.columns import as_columns, renamed_columns
@@ -68,21 +69,18 @@ def _try_to_publish(
     table = _open_table(now, history.kind, target, options)
     if not anew:
         table.require_untouched()
-    assert now.version is not None
-    erased = int(now.notes.get(ERASED, 0))
-    as_before = not anew and table.form == number and table.has_columns(columns)
-    if as_before and table.commit is not None and table.commit >= now.version:
-        table.forget_before(erased)
-        return table.commit
+    assert now.version is not None and now.timestamp is not None
+    erased, shown, then = int(now.notes.get(ERASED, 0)), table.shown, None
+    if not anew and shown is not None and shown.form == number and table.has_columns(columns):
+        then = _shown_commit(store, history, shown)
+        if then is not None and shown.commit >= now.version:
+            table.forget_before(erased)
+            return shown.commit
     table.require_writable()
-    try:
-        # Where no commit since then has written to the history, it is as it was then.
-        is_same = table.commit is not None and now.named[history.kind.history].commit <= table.commit
-        then = (now if is_same else store.snapshot(table.commit)) if as_before else None
-    except InvalidArgument:
-        then = None  # `vacuum`, or an erasure, has deleted its files.
     put = history.put_all if then is None else partial(history.put_changes, then)
-    if not put(table, now.version, number):
+    if not put(
+        table, Shown(now.version, microseconds(now.timestamp), now.named[history.kind.history].digest, number)
+    ):
         return None
     if then is None and (renamed := list(renamed_columns(table.stored(columns)))):
         names = ", ".join(f"{true!r} is {stored}" for true, stored in renamed)
@@ -91,13 +89,29 @@ def _try_to_publish(
     return now.version
 
 
+def _shown_commit(store: Store, history: _History, shown: Shown) -> Snapshot | None:
+    """
+    The commit that a table shows; None where the store has it no more.
+
+    Then `vacuum`, or an erasure, has deleted its files; or the store was restored from a copy that is older.
+    """
+    if history.state(history.now) == shown.state:
+        # What was committed since then has not changed the history.
+        return history.now
+    try:
+        then = store.snapshot(shown.commit)
+    except InvalidArgument:
+        return None
+    return then if history.state(then) == shown.state else None
+
+
 def require_published(
     store: Store, kind: Kind, target: str | Path, form: Form, options: dict[str, str] | None
 ) -> None:
     """Raise unless a table was published by this ledger in that form, and nobody has changed its rows."""
     table = _open_table(store.snapshot(), kind, target, options)
     table.require_untouched()
-    if table.commit is None or table.form != _form_number(form):
+    if table.shown is None or table.shown.form != _form_number(form):
         needed = "tables that this ledger has published, each with the form that it has"
         raise InvalidArgument(None, "published", needed, str(target))
 
@@ -128,22 +142,25 @@ class _History:
             raise InvalidArgument("publish", "form", needed, self.form)
         return form_rows
 
-    def put_all(self, table: PublishedTable | CatalogueTable, commit: int, number: int) -> bool:
+    def state(self, tables: Snapshot) -> int | None:
+        """The digest of the files that the history has at a commit; None if it has none."""
+        named = tables.named.get(self.kind.history)
+        return None if named is None else named.digest
+
+    def put_all(self, table: PublishedTable | CatalogueTable, shown: Shown) -> bool:
         """Write the whole table; False if another writer was faster."""
         rows = self.apply_form(self.now.read(self.kind.history))
         size = sum(file.size for file in self.now.files(self.kind.history))
-        return table.put_all(rows, size, commit, number)
+        return table.put_all(rows, size, shown)
 
-    def put_changes(
-        self, then: Snapshot, table: PublishedTable | CatalogueTable, commit: int, number: int
-    ) -> bool:
+    def put_changes(self, then: Snapshot, table: PublishedTable | CatalogueTable, shown: Shown) -> bool:
         """Write the rows of entities whose versions have changed; False if another writer was faster."""
         name = self.kind.history
         touched = history_changes(then, self.now, self.kind).select(GUID).distinct().persist()
         try:
             versions = self.now.read(name, files=files_about(touched, self.now.files(name)))
             some = versions.join(touched, GUID, "left_semi").select(*map(quoted, versions.columns))
-            return table.put_changes(self.apply_form(some), touched, commit, number)
+            return table.put_changes(self.apply_form(some), touched, shown)
         finally:
             touched.unpersist()
 
@@ -164,8 +181,20 @@ def _form_number(form: Form) -> int:
         )
         raise InvalidArgument("publish", "form", needed, form)
     by_default = function.__defaults__, sorted((function.__kwdefaults__ or {}).items())
-    text = f"{function.__module__}.{function.__qualname__}{(by_default, args, sorted(options.items()))}"
+    arguments = _argument_text((by_default, args, sorted(options.items())))
+    text = f"{function.__module__}.{function.__qualname__}{arguments}"
     return to_signed(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()))
+
+
+def _argument_text(value: object) -> str:
+    """Write an argument the same in every process: a set has another order in each."""
+    if isinstance(value, set | frozenset):
+        return f"{{{', '.join(sorted(map(_argument_text, value)))}}}"
+    if isinstance(value, dict):
+        return f"dict{_argument_text([*value.items()])}"
+    if isinstance(value, list | tuple):
+        return f"{type(value).__name__}({', '.join(map(_argument_text, value))})"
+    return repr(value)
 
 
 # What changed ---------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -24,6 +24,7 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.merging.arrow_changes import GUID
+from cdckit.model.history import OPEN_END
 from cdckit.parts.arguments import quoted
 from cdckit.parts.workers import WorkerPlan
 from cdckit.store.columns import storable_columns, stored_names
@@ -56,8 +57,9 @@ _ELSEWHERE = ", or publish to another place"
 _UPKEEP = {
     *("OPTIMIZE", "VACUUM START", "VACUUM END", "COMPUTE STATS", "UPGRADE PROTOCOL"),
     *("SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "ADD CONSTRAINT", "DROP CONSTRAINT"),
+    *("CHANGE COLUMN", "CLUSTER BY"),
 }
-"""What Delta calls commits that change neither rows nor columns."""
+"""What Delta calls commits that change no rows; what becomes of columns, `has_columns` sees."""
 
 _FILE = 64 << 20
 """About how many bytes a file of a published table gets."""
@@ -70,12 +72,30 @@ _MOST = 1000
 """So many commits of others are looked at, back to the last one of ours."""
 
 
+class Shown(NamedTuple):
+    """
+    What a published table shows; each of our commits to it carries this.
+
+    Args:
+        commit: The number of the store's commit.
+        made: When that was made, in microseconds since 1970.
+        state: The digest of the history's files then: a store that was restored from a copy has other commits
+            of the same numbers.
+        form: A number for the form.
+    """
+
+    commit: int
+    made: int
+    state: int
+    form: int
+
+
 class PublishedTable:
     """
     The table as it stands when this is made.
 
-    Each of our commits to it carries the number of the commit that it shows, which store that is of, and
-    which form it has: so nothing is written twice, and nothing over what others have changed.
+    Each of our commits to it carries what it shows, and which store that is of: so nothing is written twice,
+    and nothing over what others have changed.
 
     Raises `InvalidArgument` for something else, and for a place within a store, whose `vacuum` would take the
     files for its own.
@@ -84,8 +104,7 @@ class PublishedTable:
         source: What tells the store from all others.
 
     Attributes:
-        commit: The number of the commit that it shows; None if there is no table yet.
-        form: A number for the form that it has.
+        shown: What it shows; None if there is no table yet.
     """
 
     def __init__(
@@ -96,16 +115,16 @@ class PublishedTable:
         self._spark, self._source = spark, source
         self._location = Location(root, whole.local, whole.options)
         self._head: DeltaLog | None = None
-        self.commit: int | None = None
-        self.form: int | None = None
+        self.shown: Shown | None = None
         if self._location.has_log(COMMITS) or whole.has_log(COMMITS):
             raise InvalidArgument("publish", "target", "a place outside of every store", str(target))
         if self._location.has_log(self._folder):
             self._head = DeltaLog(self._location, self._location.delta(self._folder), self._folder)
-            self.commit = self._head.mark
-            self.form = self._head.delta.transaction_version(batch_names(source).digest)
-            if self.form is None:
+            form = self._head.delta.transaction_version(batch_names(source).digest)
+            if form is None:
                 raise InvalidArgument("publish", "target", _NEEDED, str(target))
+            made, state = map(self._head.delta.transaction_version, _mark_names(source))
+            self.shown = Shown(self._head.mark, made or 0, state or 0, form)
 
     def require_untouched(self) -> None:
         """Raise `ForeignChange` if others have changed rows since our last commit."""
@@ -130,8 +149,7 @@ class PublishedTable:
 
     def stored(self, columns: T.StructType) -> T.StructType:
         """The columns as the table has them, under their names there."""
-        stored_columns = None if self._head is None else self._head.state.stored
-        return stored_names(storable_columns(columns, self._folder), stored_columns)
+        return _stored_columns(columns, self._folder, None if self._head is None else self._head.state.stored)
 
     def has_columns(self, columns: T.StructType) -> bool:
         """Tell whether the table has just such columns."""
@@ -146,7 +164,7 @@ class PublishedTable:
         assert self._head is not None
         return read_spark(self._spark, self._location, self._head.state, files)
 
-    def put(self, rows: DataFrame, replaced: Iterable[File] | None, commit: int, form: int) -> bool:
+    def put(self, rows: DataFrame, replaced: Iterable[File] | None, shown: Shown) -> bool:
         """
         Write rows in the place of some of its files, or of all and in columns of their own for None.
 
@@ -156,17 +174,18 @@ class PublishedTable:
             return False
         table = Table(self._folder, self._folder, self.stored(rows.schema))
         added = [file.add() for file in write(rows, Target.from_table(self._location, table)).files]
-        carried = properties(commit, (self._source, form))
+        mark = dict(zip(_mark_names(self._source), (shown.made, shown.state), strict=True))
+        carried = properties(shown.commit, (self._source, shown.form), more=mark)
         if self._head is None:
             return create(self._location, table, added, carried)
         removed = [file.remove() for file in replaced or ()]
         return self._head.commit([*added, *removed], table.stored, carried, anew=replaced is None)
 
-    def put_all(self, rows: DataFrame, size: int, commit: int, form: int) -> bool:
+    def put_all(self, rows: DataFrame, size: int, shown: Shown) -> bool:
         """Write the whole table, of about *size* bytes; False as `put`."""
-        return self.put(_split_files(rows, size), None, commit, form)
+        return self.put(_split_files(rows, size), None, shown)
 
-    def put_changes(self, rows: DataFrame, touched: DataFrame, commit: int, form: int) -> bool:
+    def put_changes(self, rows: DataFrame, touched: DataFrame, shown: Shown) -> bool:
         """Write rows in the place of those of all touched entities, by their guids; False as `put`."""
         replaced = {file.path: file for file in files_about(touched, self.files())}
         small = [file for file in self.files() if file.size < _FILE // 4]
@@ -176,7 +195,7 @@ class PublishedTable:
             kept = self.read(list(replaced.values())).join(touched, GUID, "left_anti")
             rows = kept.select(*map(quoted, rows.columns)).union(rows)
         size = sum(file.size for file in replaced.values())
-        return self.put(_split_files(rows, size), replaced.values(), commit, form)
+        return self.put(_split_files(rows, size), replaced.values(), shown)
 
     def forget_before(self, commit: int) -> None:
         """Delete what versions of the table need that show an earlier commit than *commit*, an erasure."""
@@ -192,10 +211,15 @@ class PublishedTable:
         behind = entries_until(self._location, self._folder, newest)
         version = next((entry for entry, actions in behind if commit_mark(actions) is not None), oldest)
         live = live_files(self._location, self._folder, version)
-        forget_versions(self._location, self._folder, version)
-        for path in sorted(self._location.listed(self._folder, recursive=True)):
-            if not (path.startswith("_delta_log/") or path in live):
+        paths = sorted(self._location.listed(self._folder, recursive=True))
+        # Of this table, and of those that lie in folders of their own below it.
+        tables = tuple(path[: path.index("_delta_log/")] for path in paths if "_delta_log/" in path)
+        others = tuple(table for table in set(tables) if table)
+        # The log last: by its oldest entry a call that follows one that was stopped knows of the files.
+        for path in paths:
+            if not (path.startswith(("_delta_log/", *others)) or path in live):
                 self._location.delete(f"{self._folder}/{path}")
+        forget_versions(self._location, self._folder, version)
 
 
 class CatalogueTable:
@@ -208,8 +232,7 @@ class CatalogueTable:
 
     def __init__(self, spark: SparkSession, name: str, source: str) -> None:
         self._spark, self._name, self._source = spark, name, source
-        self.commit: int | None = None
-        self.form: int | None = None
+        self.shown: Shown | None = None
         self._foreign: ForeignChange | None = None
         if type(spark).__module__.startswith("pyspark.sql.connect"):
             # What a MERGE carries is told to a session of its own, and such clients cannot begin one.
@@ -238,7 +261,7 @@ class CatalogueTable:
     def stored(self, columns: T.StructType) -> T.StructType:
         """The columns as the table has them, under their names there."""
         table_columns = self._spark.table(self._name).schema if self._exists else None
-        return stored_names(storable_columns(columns, self._name), table_columns)
+        return _stored_columns(columns, self._name, table_columns)
 
     def has_columns(self, columns: T.StructType) -> bool:
         """Tell whether the table has just such columns."""
@@ -247,19 +270,16 @@ class CatalogueTable:
             self.stored(columns).simpleString() == self._spark.table(self._name).schema.simpleString()
         )
 
-    def put_all(self, rows: DataFrame, size: int, commit: int, form: int) -> bool:
+    def put_all(self, rows: DataFrame, size: int, shown: Shown) -> bool:
         """Write the whole table, whatever its *size*; False if another writer was faster: then look again."""
-        writer = (
-            self._rename_columns(rows)
-            .write.format("delta")
-            .mode("overwrite")
-            .option("overwriteSchema", "true")
-        )
-        return self._try_write(
-            lambda: writer.option("userMetadata", self._mark_text(commit, form)).saveAsTable(self._name)
-        )
+        writer = self._rename_columns(rows).write.format("delta").mode("overwrite")
+        options = {"overwriteSchema": "true", "userMetadata": self._mark_text(shown)}
+        if self.shown is None or self.shown.made < shown.made:
+            # What is written anew, or by a store restored from a copy, shows no later commit than before.
+            options |= self._order(shown)
+        return self._try_write(lambda: writer.options(**options).saveAsTable(self._name))
 
-    def put_changes(self, rows: DataFrame, touched: DataFrame, commit: int, form: int) -> bool:
+    def put_changes(self, rows: DataFrame, touched: DataFrame, shown: Shown) -> bool:
         """Write rows in the place of those of all touched entities, by their guids; False as `put_all`."""
         named = self._rename_columns(rows)
         news = named.withColumn(_GONE, F.lit(None).cast("string"))
@@ -278,10 +298,9 @@ class CatalogueTable:
         other.catalog.setCurrentCatalog(self._spark.catalog.currentCatalog())
         other.catalog.setCurrentDatabase(self._spark.catalog.currentDatabase())
         delta = "spark.databricks.delta"
-        other.conf.set(f"{delta}.commitInfo.userMetadata", self._mark_text(commit, form))
-        # Of two that merge at once, Delta lets one pass; and none that shows no more than what is there.
-        other.conf.set(f"{delta}.write.txnAppId", f"cdckit:{self._source}")
-        other.conf.set(f"{delta}.write.txnVersion", str(commit))
+        other.conf.set(f"{delta}.commitInfo.userMetadata", self._mark_text(shown))
+        for name, value in self._order(shown).items():
+            other.conf.set(f"{delta}.write.{name}", value)
         try:
             return self._try_write(lambda: other.sql(statement).collect())
         finally:
@@ -294,7 +313,7 @@ class CatalogueTable:
         try:
             write()
         except Exception:
-            if CatalogueTable(self._spark, self._name, self._source).commit == self.commit:
+            if CatalogueTable(self._spark, self._name, self._source).shown == self.shown:
                 raise
             return False  # Another writer was faster.
         return True
@@ -310,15 +329,19 @@ class CatalogueTable:
         for row in sorted(commits, key=lambda row: -row["version"]):
             ours = _read_mark(row["userMetadata"]).get(self._source)
             if ours is not None:
-                self.commit, self.form = ours["commit"], ours["form"]
+                self.shown = Shown(**ours)
                 return
             if row["operation"] not in _UPKEEP:
                 commit_info = [{"commitInfo": row.asDict()}]
                 self._foreign = describe_change(self._name, row["version"], commit_info, _ANEW)
         raise InvalidArgument("publish", "target", _NEEDED, self._name)
 
-    def _mark_text(self, commit: int, form: int) -> str:
-        return json.dumps({"cdckit": {self._source: {"commit": commit, "form": form}}})
+    def _mark_text(self, shown: Shown) -> str:
+        return json.dumps({"cdckit": {self._source: shown._asdict()}})
+
+    def _order(self, shown: Shown) -> dict[str, str]:
+        """By which Delta lets one of two writers pass, and none that shows no later commit than is there."""
+        return {"txnAppId": f"cdckit:{self._source}", "txnVersion": str(shown.made)}
 
     def _rename_columns(self, rows: DataFrame) -> DataFrame:
         """The rows under names that Delta takes."""
@@ -329,6 +352,22 @@ class CatalogueTable:
                 for true, field in pairs
             )
         )
+
+
+def _stored_columns(columns: T.StructType, table: str, before: T.StructType | None) -> T.StructType:
+    """The columns as a table has them, with what stands for an open end, which readers must know."""
+    stored = stored_names(storable_columns(columns, table), before)
+    for column, field in zip(columns, stored, strict=True):
+        metadata = {key: value for key, value in field.metadata.items() if key != OPEN_END}
+        ends = {OPEN_END: column.metadata[OPEN_END]} if OPEN_END in column.metadata else {}
+        field.metadata = {**metadata, **ends}
+    return stored
+
+
+def _mark_names(source: str) -> tuple[str, str]:
+    """Under which names a commit carries when the commit that it shows was made, and the history's state."""
+    name = batch_names(source).digest
+    return f"{name}:made", f"{name}:state"
 
 
 def _split_files(rows: DataFrame, size: int) -> DataFrame:

@@ -38,6 +38,7 @@ from cdckit.outputs.scd import scd_type_2
 from cdckit.parts.arguments import require_batch_id, require_instant
 from cdckit.parts.calls import checked_calls
 from cdckit.parts.public_calls import called_function
+from cdckit.parts.values import time_between
 from cdckit.parts.workers import describe_step
 from cdckit.store import Snapshot, Store, Transaction
 from cdckit.store.commits import KIND
@@ -132,7 +133,7 @@ class Ledgers(dict[str, View]):
 
 
 def is_overdue(waited: Column, wait: timedelta) -> Column:
-    """Tell whether something waited for too long; also if nobody can tell how long: else it had no end."""
+    """Tell whether a time waited is too long; a null too, of what has no time: else it waited for ever."""
     return F.coalesce(waited > F.lit(wait), F.lit(True))
 
 
@@ -141,7 +142,7 @@ def give_up_overdue(
 ) -> tuple[DataFrame, int]:
     """What waits, that given up which waits *since* longer than *wait*; and how many records that are."""
     instant = require_instant(now, "now")
-    overdue = F.col(GIVEN_UP).isNull() & is_overdue(instant - since, wait)
+    overdue = F.col(GIVEN_UP).isNull() & is_overdue(time_between(since, instant), wait)
     given_up = F.when(overdue, instant).otherwise(F.col(GIVEN_UP))
     return waiting.withColumn(GIVEN_UP, given_up), waiting.where(overdue).count()
 

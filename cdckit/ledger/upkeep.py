@@ -44,6 +44,7 @@ from cdckit.merging.arrow_changes import GUID, Layout
 from cdckit.model.changes import IS_PERIOD, MOVED, UNTIL, has_mark, with_empty_as
 from cdckit.model.records import usable_changes
 from cdckit.parts import at_home
+from cdckit.parts.arguments import quoted
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.workers import reports_at_home, worker_reports
 from cdckit.query.provenance import Messages, revoke
@@ -321,7 +322,7 @@ def withdraw_within(transaction: Transaction, kind: Kind, messages: DataFrame) -
     kind = kind.with_buckets_of(transaction)
     if not transaction.has(kind.changes):
         return []
-    key = {name: F.col(name) for name in kind.keys}
+    key = {name: F.col(quoted(name)) for name in kind.keys}
     withdrawn = messages.select(kind.guid(key).alias(GUID), "message_id")
     buckets = remove_changes(transaction, kind, withdrawn)
     begin_upkeep(transaction, kind).run(again=buckets)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from datetime import datetime
 from functools import reduce
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -22,6 +21,8 @@ from cdckit.ledger.columns import (
     log_fields,
     visible_history,
 )
+from cdckit.ledger.entity_guids import Key as Key
+from cdckit.ledger.entity_guids import is_key, key_guid
 from cdckit.ledger.kind import Kind
 from cdckit.ledger.log_rows import visible_changes
 from cdckit.ledger.receipts import RECEIPT_SCHEMA, Receipt
@@ -34,17 +35,13 @@ from cdckit.model.changes import MOVED
 from cdckit.model.history import VALID_FROM, VALID_TO
 from cdckit.outputs.sql import create_view
 from cdckit.parts.arguments import microseconds, quoted
-from cdckit.parts.arrow_types import arrow_type
 from cdckit.parts.calls import checked_calls
-from cdckit.parts.values import EXACT_JSON, can_be_guids, comparable, guids
+from cdckit.parts.values import EXACT_JSON, comparable
 from cdckit.query.as_of import as_of
 from cdckit.query.bitemporal import bitemporal
 from cdckit.store import DamagedTable, File, Snapshot, Transaction
 from cdckit.store.store import read_rows
 from cdckit.store.transaction import Scope
-
-Key = str | Mapping[str, Any]
-"""An entity: its guid, or the values of its key fields by name."""
 
 
 @checked_calls
@@ -283,31 +280,12 @@ class View:
     def _where(self, key: Key | None) -> dict[str, Any]:
         if key is None:
             return {}
-        entity = self._guid(key)
-        return {GUID: [entity], BUCKET: [self.kind.bucket(entity)]}
-
-    def _guid(self, key: Key) -> str:
-        if isinstance(key, str):
-            return key
-        keys = self.kind.keys
-        if not isinstance(key, Mapping) or self.kind.by_guid or set(key) != set(keys):
-            needed = "a guid" if self.kind.by_guid else f"a guid, or values of {', '.join(keys)}"
+        if not is_key(key, self.kind):
+            needed = "a guid" if self.kind.by_guid else f"a guid, or values of {', '.join(self.kind.keys)}"
             raise InvalidArgument(None, "key", needed, key)
         fields = log_fields(self._snapshot.schema(self.kind.changes))
-        types = {name: arrow_type(fields[name].dataType) for name in keys}
-        if can_be_guids(types):
-            try:
-                values = {name: pa.array([key[name]], kind) for name, kind in types.items()}
-            except (pa.ArrowException, TypeError, ValueError) as error:
-                needed = "of values of " + ", ".join(
-                    f"{n} ({fields[n].dataType.simpleString()})" for n in keys
-                )
-                raise InvalidArgument(None, "key", needed, key) from error
-            return str(guids(self.kind.entity, values)[0].as_py())
-        columns = {name: F.lit(key[name]).cast(fields[name].dataType) for name in keys}
-        row = self._snapshot.spark.range(1).select(self.kind.guid(columns)).first()
-        assert row is not None
-        return str(row[0])
+        entity = key_guid(key, self._snapshot.spark, self.kind, fields)
+        return {GUID: [entity], BUCKET: [self.kind.bucket(entity)]}
 
 
 def _digests(rows: DataFrame, side: int) -> DataFrame:

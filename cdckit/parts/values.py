@@ -78,6 +78,11 @@ def _without_end_zeros(number: Column) -> Column:
     return F.regexp_replace(number, r"\.0+$|(\.[0-9]*[1-9])0+$", "$1")
 
 
+def time_between(start: Column, end: Column) -> Column:
+    """The time between two instants; Spark's own difference is that of the clocks in the session's zone."""
+    return utc_clock(end) - utc_clock(start)
+
+
 def utc_clock(instant: Column) -> Column:
     """The wall clock of UTC: an interval from 1970 on, since every cast would go by the session's zone."""
     whole = F.unix_seconds(instant)

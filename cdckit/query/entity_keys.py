@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.parts.arguments import quoted, require_fields, require_instant, wrong_argument
-from cdckit.parts.instants import EPOCH
+from cdckit.parts.instants import EPOCH, is_datetime
 from cdckit.parts.values import comparable, utc_clock
 
 _DIGITS = 38
@@ -67,18 +67,32 @@ def literal(value: Any, kind: T.DataType) -> Column:
     that can hold it (no float is a decimal), a naive datetime is a `timestamp_ntz` and an aware one a
     `timestamp`, and no type takes a bool for a number or a datetime for a date.
     """
-    if value is None:
-        return F.lit(None).cast(kind)
-    needed, make = next(
-        (how for kinds, how in _LITERALS.items() if isinstance(kind, kinds)), (object, _unknown)
-    )
-    # A bool is an int to Python, and a datetime a date.
-    if not isinstance(value, needed) or (type(value) in (bool, datetime) and type(value) is not needed):
+    if not is_value(value, kind):
         raise ValueError(value)
-    return make(value, kind)
+    return F.lit(None).cast(kind) if value is None else _form(kind)[1](value, kind)
 
 
-def _unknown(value: Any, kind: T.DataType) -> Column:
+def is_value(value: Any, kind: T.DataType) -> bool:
+    """Tell whether a value is null, or of a class of Python that stands for *kind*, as `literal` says."""
+    if value is None:
+        return True
+    needed, _ = _form(kind)
+    # A bool is an int to Python, and a datetime a date.
+    for odd in (bool, datetime):
+        if isinstance(value, odd) and needed is not odd:
+            return False
+    if isinstance(kind, T.TimestampType):
+        return is_datetime(value) and value.utcoffset() is not None
+    if isinstance(kind, T.TimestampNTZType):
+        return is_datetime(value) and value.tzinfo is None
+    return isinstance(value, needed)
+
+
+def _form(kind: T.DataType) -> tuple[Any, Callable[[Any, T.DataType], Column]]:
+    return next((form for kinds, form in _LITERALS.items() if isinstance(kind, kinds)), ((), _no_value))
+
+
+def _no_value(value: Any, kind: T.DataType) -> Column:
     raise ValueError(value)
 
 
@@ -108,14 +122,10 @@ def _float(value: Any, kind: T.DataType) -> Column:
 
 
 def _instant(value: Any, kind: T.DataType) -> Column:
-    if value.utcoffset() is None:
-        raise ValueError(value)
     return require_instant(value, "key")
 
 
 def _wall_clock(value: Any, kind: T.DataType) -> Column:
-    if value.tzinfo is not None:
-        raise ValueError(value)
     return utc_clock(_instant(value.replace(tzinfo=UTC), kind))
 
 

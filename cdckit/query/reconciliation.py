@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -129,7 +129,9 @@ def reconcile(
     """
     sides = read_sides(history, source, valid_at, keys)
     require_reader_keys(business_fields(sides.history), keys, _ANSWER)
-    unseen = complete_until if complete_until is not None and complete_until <= valid_at else None
+    # In UTC: Python compares two instants of one zone by their wall clocks.
+    is_unseen = complete_until is not None and complete_until.astimezone(UTC) <= valid_at.astimezone(UTC)
+    unseen = complete_until if is_unseen else None
     return explained_findings(sides, changes, rejects, waiting, unseen)
 
 

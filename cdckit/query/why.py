@@ -19,7 +19,14 @@ from cdckit.model.changes import MOVED, TRUNCATE
 from cdckit.model.forms import CHANGES
 from cdckit.model.history import DELETED
 from cdckit.model.records import usable_changes
-from cdckit.parts.arguments import flat_columns, require_fields, require_keys, require_struct, wrong_argument
+from cdckit.parts.arguments import (
+    flat_columns,
+    require_fields,
+    require_instant,
+    require_keys,
+    require_struct,
+    wrong_argument,
+)
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.calls import INSTANT, takes
 from cdckit.parts.instants import microseconds
@@ -126,9 +133,10 @@ def why(
     if MOVED in changes.columns:
         require_keys(keys, names)
         # What was known then is what could be taken along then.
-        known_changes = (
-            None if known_at is None else changes.where(F.col("arrival.timestamp") <= F.lit(known_at))
-        )
+        known_changes = None
+        if known_at is not None:
+            is_known = F.col("arrival.timestamp") <= require_instant(known_at, "known_at")
+            known_changes = changes.where(is_known)
         changes = with_moves(changes, keys, known=known_changes)
     more = {"arrival_timestamp": F.col("arrival.timestamp"), PLACE: F.col("sequence")}
     mine = _keep_entity(changes, key, keys, data)

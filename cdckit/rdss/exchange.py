@@ -15,12 +15,12 @@ from cdckit.ledger.erased_files import KNOWN
 from cdckit.ledger.erasure import ForgottenEntities, Request, forget_entities, with_known
 from cdckit.ledger.fold_tables import last_outcomes, say_outcomes
 from cdckit.ledger.kind import BUCKETS, Kind
-from cdckit.ledger.shell import Shell, WorkResult
+from cdckit.ledger.shell import Shell, WorkResult, is_overdue
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.documents import Document, as_records
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, REJECT_SCHEMA
 from cdckit.parts.arguments import require_flag, require_instant
-from cdckit.parts.values import guid
+from cdckit.parts.values import guid, time_between
 from cdckit.parts.workers import describe_jobs
 from cdckit.rdss.decoding import queue_records, with_body
 from cdckit.rdss.exchange_erasure import forget_objects, object_uuids
@@ -184,7 +184,8 @@ class Exchange(Shell):
             "outcome": verdict["queue"],
             **{name: verdict[name] for name in (ERROR_CODE, ERROR_DESCRIPTION)},
         }
-        overdue = tables.scratch(waits.where(instant - since > F.lit(wait)).withColumns(given_up))
+        late = waits.where(is_overdue(time_between(since, instant), wait))
+        overdue = tables.scratch(late.withColumns(given_up))
         count = overdue.count()
         if count:
             say_outcomes(tables, overdue)

@@ -10,10 +10,12 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
+from cdckit.ledger.shell import is_overdue
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS
 from cdckit.parts.arguments import require_batch, require_instant, require_types
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.folded_rows import fold_rows
+from cdckit.parts.values import time_between
 from cdckit.rdss.decoding import DECODED_SCHEMA
 from cdckit.rdss.findings import RdssFault
 from cdckit.rdss.message_rows import VERDICT
@@ -109,7 +111,8 @@ def waiting(
     Args:
         parts: What `parts` returned.
         now: The instant at which waiting is measured, aware: time comes from the caller, not from a clock.
-        wait: How long a sequence may be incomplete, from the record time of its first part on.
+        wait: How long a sequence may be incomplete, from the record time of its first part on.  Of one
+            without a time nobody can tell, so it is overdue.
         overdue: `keep` those waiting that have waited longer, or `reject` them: with the code GENERR001,
             since their body is not whole.
 
@@ -137,9 +140,9 @@ def waiting(
     if overdue not in ("keep", "reject"):
         raise InvalidArgument("waiting", "overdue", "'keep' or 'reject'", overdue)
     late = parts.where(F.col("part") == PartOutcome.WAITING.value).withColumn(
-        "waited", at - F.col("waiting_since")
+        "waited", time_between(F.col("waiting_since"), at)
     )
-    measured = late.withColumn("is_overdue", F.coalesce(F.col("waited") > F.lit(wait), F.lit(False)))
+    measured = late.withColumn("is_overdue", is_overdue(F.col("waited"), wait))
     refused = F.col("is_overdue") & F.lit(overdue == "reject")
     return measured.withColumns({name: F.when(refused, text) for name, text in overdue_verdict().items()})
 

@@ -28,6 +28,7 @@ from cdckit.model.records import (
 )
 from cdckit.parts.arguments import require_batch, require_instant, require_names, require_types
 from cdckit.parts.arrow_types import spark_columns
+from cdckit.parts.values import time_between
 from cdckit.parts.workers import WorkerPlan
 from cdckit.replicate.envelopes import DATA, ENVELOPE_TYPES, METADATA, ReplicateFault, open_envelopes
 from cdckit.replicate.metadata_messages import LINEAGE, METADATA_TYPES, read_metadata
@@ -337,7 +338,8 @@ def waiting(
     # An id that a message in JSON form may hold does not help it: it is of no table until its topic is.
     has_table = F.coalesce(F.col("topic").isin(list(json_topics)), F.lit(False))
     waits = F.when(F.col("form") == "json", ~has_table).otherwise(F.col("known_id").isNull())
-    waited = compared.withColumn("waits", waits).where("waits").withColumn("waited", at - F.col("timestamp"))
+    waited = compared.withColumn("waits", waits).where("waits")
+    waited = waited.withColumn("waited", time_between(F.col("timestamp"), at))
     waited = waited.withColumn("is_overdue", is_overdue(F.col("waited"), wait))
     refused = F.col("is_overdue") & F.lit(overdue == "reject")
     described = waited.withColumns(

@@ -96,7 +96,8 @@ def forget_versions(location: Location, folder: str, version: int) -> int:
     # Deltalake stages entries there, too, and others keep what is no entry: of later versions it is theirs.
     kept = {name for name in names if name[:20].isdigit() and int(name[:20]) > version}
     kept |= {name for name in names if (entry := log_entry(name)) is not None and entry[0] == version}
-    old = sorted({*names} - kept)
+    # Entries last, the oldest first: by them it is told whether all of this was done.
+    old = sorted({*names} - kept, key=lambda name: (log_entry(name) is not None, name))
     for name in old:
         location.delete(f"{folder}/{_LOG}/{name}")
     return len(old)

@@ -720,15 +720,19 @@ def keep_short(table: DeltaTable) -> None:
 
 
 def properties(
-    mark: int, batch: tuple[str, int] | None = None, *, application: str = APPLICATION
+    mark: int,
+    batch: tuple[str, int] | None = None,
+    *,
+    application: str = APPLICATION,
+    more: Mapping[str, int] | None = None,
 ) -> CommitProperties:
     """
-    Make what a commit to a Delta table carries: its mark, and the id and the digest of a batch.
+    Make what a commit to a Delta table carries: its mark, the id and the digest of a batch, and what *more*.
 
     deltalake is not to try again by itself: of two that make one table at once, the later one would find it
     made, and add its own files and columns to it as version 1.
     """
-    versions = {application: mark}
+    versions = {application: mark, **(more or {})}
     if batch is not None:
         id_, digest = batch
         last, names = (id_.number if isinstance(id_, StreamBatch) else id_), batch_names(id_)

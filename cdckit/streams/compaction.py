@@ -13,6 +13,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.model.records import require_records
 from cdckit.parts.arguments import require_instant
 from cdckit.parts.folded_rows import with_rule
+from cdckit.parts.values import time_between
 from cdckit.streams.catalogue import Stream, require_stream
 from cdckit.streams.update_fields import statement_extent
 
@@ -68,7 +69,7 @@ def compact_records(
         return records
     if keep < timedelta(0):
         raise InvalidArgument("compact_records", "keep", "a length of time that is not negative", keep)
-    young = F.coalesce(F.col("timestamp") >= at - F.lit(keep), F.lit(True))
+    young = F.coalesce(time_between(F.col("timestamp"), at) <= F.lit(keep), F.lit(True))
     if not stream.latest:
         return records.where(young)
     extent = partial(statement_extent, stream=stream)

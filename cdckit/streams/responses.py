@@ -12,10 +12,12 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
+from cdckit.ledger.shell import is_overdue
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
 from cdckit.parts.arguments import require_batch, require_columns, require_instant, require_types
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.folded_rows import fold_rows
+from cdckit.parts.values import time_between
 from cdckit.streams.catalogue import ARRIVAL, COMPLETE_RESPONSES, PARTIAL_RESPONSES, REQUEST, StreamFault
 from cdckit.streams.decoding import with_text
 from cdckit.streams.request_parts import COMPLETE, PART, RESPONSE_PLAN, WAITING
@@ -203,7 +205,8 @@ def waiting(
     Args:
         parts: What `response_parts` returned.
         now: The instant at which waiting is measured, aware.
-        wait: How long a request may be incomplete, from the record time of its first response on.
+        wait: How long a request may be incomplete, from the record time of its first response on.  Of one
+            without a time nobody can tell, so it is overdue.
         overdue: `keep` those waiting that have waited longer, or `reject` them, with the code MISSING_PART.
 
     Returns:
@@ -230,14 +233,14 @@ def waiting(
     if overdue not in ("keep", "reject"):
         raise InvalidArgument("waiting", "overdue", "'keep' or 'reject'", overdue)
     late = parts.where(F.col("part_is") == WAITING).withColumn("waited", waited)
-    measured = late.withColumn("is_overdue", F.coalesce(F.col("waited") > F.lit(wait), F.lit(False)))
+    measured = late.withColumn("is_overdue", is_overdue(F.col("waited"), wait))
     refused = F.col("is_overdue") & F.lit(overdue == "reject")
     return measured.withColumns({name: F.when(refused, text) for name, text in overdue_error().items()})
 
 
 def time_waited(now: datetime, *, function: str) -> Column:
     """How long a response has waited; raises `InvalidArgument` where *now* has no zone."""
-    return require_instant(now, "now", function=function) - F.col("waiting_since")
+    return time_between(F.col("waiting_since"), require_instant(now, "now", function=function))
 
 
 def overdue_error() -> dict[str, Column]:

@@ -16,7 +16,7 @@ from cdckit.ledger import View
 from cdckit.ledger.erasure import ForgottenEntities, Request
 from cdckit.ledger.fold_tables import PLACE, last_outcomes, say_outcomes
 from cdckit.ledger.kind import BUCKETS, Kind
-from cdckit.ledger.shell import MANY_FILES, ReceiveResult, Shell, WorkResult
+from cdckit.ledger.shell import MANY_FILES, ReceiveResult, Shell, WorkResult, is_overdue
 from cdckit.merging.merge import merge
 from cdckit.model.documents import Document
 from cdckit.model.records import ERROR_CODE, RECORD_SCHEMA, REJECT_SCHEMA
@@ -282,9 +282,8 @@ class Service(Shell):
 
     def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
         waits = last_outcomes(tables).where(F.col("outcome") == WAITING)
-        waited = time_waited(now, function="expire")
-        given_up = {"outcome": F.lit(GIVEN_UP), **overdue_error()}
-        overdue = compute_once(waits.where(waited > F.lit(wait)).withColumns(given_up))
+        late = waits.where(is_overdue(time_waited(now, function="expire"), wait))
+        overdue = compute_once(late.withColumns({"outcome": F.lit(GIVEN_UP), **overdue_error()}))
         if overdue is None:
             return 0
         say_outcomes(tables, overdue)

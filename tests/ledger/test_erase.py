@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -359,6 +360,7 @@ def test_calls_that_cannot_be_meant(spark: SparkSession, copy: Ledger, tmp_path:
         ({"keys": "7"}, "keys to be a list of keys"),
         ({"keys": [{"k": 7}]}, "keys to be a list of guids, or mappings of h"),
         ({"keys": [{"h": "seven"}]}, r"keys to be values of h \(int\)"),
+        ({"keys": pd.DataFrame({"h": [7.5]})}, "a table whose column h has values of the type int"),
         ({"keys": [{"h": 7}], "where": "true"}, "keys to be None where"),
         ({"keys": [{"h": 7}], "fields": ["w"]}, "fields"),
         ({"keys": [{"h": 7}], "fields": ["h"]}, "fields to be none that is a key"),

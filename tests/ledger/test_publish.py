@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ from pyspark.sql import functions as F
 from cdckit import changes_from
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import publication, published
+from cdckit.model.history import OPEN_END
 from cdckit.outputs import scd_type_1, scd_type_2
+from cdckit.parts.instants import microseconds
 from cdckit.store import ForeignChange, NoSuchTable, Store
 from support.publications import opened, shown, told, values
 
@@ -50,6 +53,46 @@ def test_it_is_made_anew_where_vacuum_has_deleted_what_it_shows(spark: SparkSess
     ledger.vacuum(timedelta(0))
     ledger.publish(target)
     assert values(target) == [(1, 1, False), (1, 2, False), (1, 3, True)]
+
+
+def test_it_is_made_anew_where_the_ledger_was_restored_from_a_copy(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """What it shows of lost commits goes, whether there are commits of their numbers again or not."""
+    place, target, later = tmp_path / "ledger", tmp_path / "target", tmp_path / "later"
+    ledger = opened(spark, place)
+    ledger.apply(told(spark, (1, 10, 1)))
+    shutil.copytree(place, tmp_path / "copy")
+    ledger.apply(told(spark, (2, 20, 2)))
+    ledger.publish(target)
+    ledger.publish(later)
+    shutil.rmtree(place)
+    shutil.copytree(tmp_path / "copy", place)
+    ledger = opened(spark, place)
+    ledger.publish(target)
+    assert values(target) == [(1, 10, True)]
+    ledger.apply(told(spark, (3, 30, 3)))
+    assert ledger.publish(later) == 2
+    assert values(later) == [(1, 10, True), (3, 30, True)]
+
+
+def test_readers_are_told_what_stands_for_an_open_end(spark: SparkSession, tmp_path: Path) -> None:
+    """As long as it does: without it, `current` would find nobody whose version ends in the year 9999."""
+    ledger, target = opened(spark, tmp_path / "ledger"), tmp_path / "target"
+    ledger.apply(told(spark, (1, 10, 1)))
+    never = datetime(9999, 12, 31, tzinfo=UTC)
+
+    def meaning() -> list[object]:
+        fields = DeltaTable(str(target)).schema().fields
+        return [field.metadata[OPEN_END] for field in fields if OPEN_END in field.metadata]
+
+    for form, expected in (
+        (scd_type_2, []),
+        (partial(scd_type_2, valid_to_current=never), [microseconds(never)]),
+        (scd_type_2, []),
+    ):
+        ledger.publish(target, form)
+        assert meaning() == expected
 
 
 def test_what_others_change_in_it_stays_until_it_is_made_anew(spark: SparkSession, tmp_path: Path) -> None:
@@ -195,6 +238,14 @@ def test_a_form_is_told_from_every_other_one(spark: SparkSession, tmp_path: Path
         for day, rows in ((1, 2), (5, 1), (1, 2)):
             ledger.publish(target, one(day))
             assert len(shown(target)) == rows
+
+
+def test_a_form_that_goes_by_a_set_is_the_same_in_every_process() -> None:
+    """Where 0 and 8 stand in a set depends on which came first, and of texts on the process."""
+    numbers = {
+        publication._form_number(partial(at_least, day=({0: {*days}}, {*days}))) for days in ((0, 8), (8, 0))
+    }
+    assert len(numbers) == 1
 
 
 def at_least(history: DataFrame, *, day: int) -> DataFrame:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from cdckit.parts.values import as_text, comparable
+from cdckit.parts.instants import microseconds
+from cdckit.parts.values import as_text, comparable, time_between
 
 
 @pytest.fixture
@@ -61,3 +63,19 @@ def test_maps_are_equal_if_their_entries_are(spark: SparkSession, one: str, othe
     rows = spark.range(1).select(F.expr(one).alias("a"), F.expr(other).alias("b"))
     a, b = (comparable(F.col(name), rows.schema[name].dataType) for name in "ab")
     assert rows.select(a.eqNullSafe(b)).first()[0] == same
+
+
+def test_time_is_measured_between_instants(spark: SparkSession) -> None:
+    """Not between what the clocks of the session's zone showed: Paris puts them forward at one o'clock."""
+    before = str(spark.conf.get("spark.sql.session.timeZone"))
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Paris")
+    try:
+        start, end = (
+            F.timestamp_micros(F.lit(microseconds(datetime(2024, 3, 31, *clock, tzinfo=UTC))))
+            for clock in ((0, 59), (1, 1, 0, 7))
+        )
+        [row] = spark.range(1).select(time_between(start, end), time_between(end, start)).collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    waited = timedelta(minutes=2, microseconds=7)
+    assert tuple(row) == (waited, -waited)

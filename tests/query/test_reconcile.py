@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pandas as pd
 import pytest
@@ -217,6 +218,18 @@ def test_behind_the_frontier_a_message_may_still_come(history: DataFrame, source
     assert {row[0]: row[-2:] for row in before} == {3: ("DELETED", "d3"), 6: (None, None)}
     with pytest.raises(InvalidArgument, match="complete_until"):
         reconcile(*few, **call, complete_until=datetime(2024, 1, 1))
+
+
+def test_the_frontier_is_an_instant_also_in_the_hour_that_comes_twice(
+    history: DataFrame, source: DataFrame
+) -> None:
+    """At half past two for the second time, what was complete at a quarter to three for the first is over."""
+    zone = ZoneInfo("Europe/Paris")
+    first = datetime(2024, 10, 27, 2, 45, tzinfo=zone)
+    second = datetime(2024, 10, 27, 2, 30, tzinfo=zone, fold=1)
+    few = history.where("number = 6"), source.where("number = 6")
+    [row] = reconcile(*few, valid_at=second, keys=KEYS, complete_until=first).collect()
+    assert row["explanation"] == "NOT_YET_SEEN"
 
 
 def test_fields_that_the_source_does_not_have_are_not_compared(history: DataFrame, source: DataFrame) -> None:

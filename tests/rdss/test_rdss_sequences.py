@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from cdckit import rdss, rejects
 from cdckit.errors import InvalidArgument
@@ -189,6 +190,11 @@ def test_missing_parts_are_waited_for_and_then_given_up_with_what_was_there(part
             f"2 of {total} parts, the first of them part 2, for which it waited too long.",
         )
     }
+
+
+def test_what_has_no_time_does_not_wait_for_ever(parts: DataFrame) -> None:
+    untimed = parts.withColumn("waiting_since", F.lit(None).cast("timestamp_ltz"))
+    assert {row["is_overdue"] for row in rdss.waiting(untimed, now=NOW).collect()} == {True}
 
 
 def test_what_waits_is_put_together_when_the_rest_has_come(spark: SparkSession, parts: DataFrame) -> None:

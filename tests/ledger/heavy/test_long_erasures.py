@@ -1,5 +1,5 @@
 """
-What an erasure keeps its word on: lists and streams once more, many people, fields, several keys.
+What an erasure keeps its word on: lists and streams once more, many people, fields, several keys, kills.
 
 In `make test`:
 tests/ledger/test_erase.py::test_some_fields_are_forgotten,
@@ -16,8 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -25,7 +26,9 @@ from cdckit import why
 from cdckit.errors import UnfitList
 from cdckit.ledger import Ledger, MovedEntities
 from cdckit.outputs import scd_type_2
-from support.erasures import WHO, apply_all, keys_of, names_in, nights, numbered, opened
+from cdckit.store.locations import Location
+from support.dying import Died
+from support.erasures import WHO, apply_all, keys_of, names_in, nights, numbered, opened, told
 from support.histories import INSTANTS, Row, assert_folds_to, plain, to_dataframe
 from support.ledger_programs import all_of
 from support.people import ENTITY, FIELDS, KEYS, person_of, personal_batches, traces
@@ -219,3 +222,29 @@ def test_so_are_they_without_fields_that_were_erased(
     assert found.refused().isEmpty()
     assert find_remains(tmp_path, {"2": ["bob1.", "bob2.", "bob3."]}) == {}
     found.check(deep=True)
+
+
+@pytest.mark.parametrize("part", ["cdc-", "_delta_log/"])
+def test_a_published_table_forgets_though_it_was_stopped(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """At its first file, or its first entry; what lies below it, a table of its own, stays."""
+    target, real = tmp_path / "published", Location.delete
+    found = numbered(spark, tmp_path / "ledger")
+    found.apply(told(spark, *((n, f"name{n:03d}.", 1) for n in range(9))))
+    found.publish(target)
+    write_deltalake(str(target / "notes"), pa.table({"note": ["mine"]}))
+
+    def dies(location: Location, path: str) -> None:
+        if path.startswith(f"published/{part}"):
+            raise Died
+        real(location, path)
+
+    with monkeypatch.context() as stopped:
+        stopped.setattr(Location, "delete", dies)
+        with pytest.raises(Died):
+            found.erase(keys=[{"h": 7}], published={target: scd_type_2}, **WHO)
+    receipt = found.erase(keys=[{"h": 7}], published={target: scd_type_2}, **WHO)
+    assert (receipt.entities, receipt.published) == (1, (str(target),))
+    assert find_remains(tmp_path, {"7": ["name007."]}) == {}
+    assert DeltaTable(str(target / "notes")).to_pyarrow_table().to_pylist() == [{"note": "mine"}]
