@@ -69,7 +69,8 @@ def _try_to_publish(
     table = _open_table(now, history.kind, target, options)
     if not anew:
         table.require_untouched()
-    assert now.version is not None and now.timestamp is not None
+    assert now.version is not None
+    assert now.timestamp is not None
     erased, shown, then = int(now.notes.get(ERASED, 0)), table.shown, None
     if not anew and shown is not None and shown.form == number and table.has_columns(columns):
         then = _shown_commit(store, history, shown)
