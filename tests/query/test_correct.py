@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -43,117 +44,158 @@ def said(spark: SparkSession) -> DataFrame:
         source="plan",
         apply_as_deletes="op = 'delete'",
         except_column_list=["op", "at"],
-    )
+    ).localCheckpoint()
+
+
+@pytest.fixture(scope="module")
+def history(said: DataFrame) -> DataFrame:
+    """What these changes are merged to: once for all tests, which correct it."""
+    return history_of(said).localCheckpoint()
 
 
 def history_of(*changes: DataFrame) -> DataFrame:
     return merge(union_changes(*changes), entity="gate", keys=KEYS)
 
 
-def prices(history: DataFrame, gate: str = "A") -> list[tuple[int, int | None]]:
+def prices_by_gate(history: DataFrame) -> dict[str, list[tuple[int, int | None]]]:
     """From which day of January which price; none while the gate is not there."""
-    rows = history.where(F.col("gate") == gate).orderBy("valid_from_timestamp").toArrow().to_pylist()
-    return [(row["valid_from_timestamp"].day, row["price"]) for row in rows]
+    found: dict[str, list[tuple[int, int | None]]] = {}
+    for row in history.orderBy("valid_from_timestamp").toArrow().to_pylist():
+        found.setdefault(row["gate"], []).append((row["valid_from_timestamp"].day, row["price"]))
+    return found
 
 
-def corrected(said: DataFrame, *periods: Any, **more: Any) -> list[tuple[int, int | None]]:
-    history = history_of(said)
-    return prices(history_of(said, correct(history.where("gate = 'A'"), *periods, **STEWARD, **more)))
+def prices(history: DataFrame, gate: str = "A") -> list[tuple[int, int | None]]:
+    return prices_by_gate(history)[gate]
 
 
-def test_what_stands_without_the_correction_stands_again_behind_its_end(said: DataFrame) -> None:
-    assert corrected(said, {"price": 11}, day(2), day(4)) == [
+Corrected = Callable[..., list[tuple[int, int | None]]]
+
+
+@pytest.fixture
+def corrected(said: DataFrame, history: DataFrame) -> Corrected:
+    """The prices of gate A after one correction."""
+
+    def prices_after(*periods: Any, **more: Any) -> list[tuple[int, int | None]]:
+        return prices(history_of(said, correct(history.where("gate = 'A'"), *periods, **STEWARD, **more)))
+
+    return prices_after
+
+
+def test_what_stands_without_the_correction_stands_again_behind_its_end(corrected: Corrected) -> None:
+    assert corrected({"price": 11}, day(2), day(4)) == [
         *((1, 10), (2, 11), (4, 10), (5, 20), (8, None), (10, 30)),
     ]
 
 
-def test_a_period_over_several_versions_corrects_what_is_there_and_revives_nothing(said: DataFrame) -> None:
-    assert corrected(said, {"price": 11}, day(4), day(12)) == [
+def test_a_period_over_several_versions_corrects_what_is_there_and_revives_nothing(
+    corrected: Corrected,
+) -> None:
+    assert corrected({"price": 11}, day(4), day(12)) == [
         *((1, 10), (4, 11), (8, None), (10, 11), (12, 30)),
     ]
 
 
-def test_other_entities_and_other_fields_stay(said: DataFrame) -> None:
-    history = history_of(said)
+def test_other_entities_and_other_fields_stay(said: DataFrame, history: DataFrame) -> None:
     right = history_of(said, correct(history.where("gate = 'A'"), {"price": 11}, day(2), day(4), **STEWARD))
+    right = right.localCheckpoint()
     assert prices(right, "B") == [(1, 7)]
     piers = right.where("gate = 'A' AND price = 11").select("pier", "field_provenance.pier").collect()
     assert [row[0] for row in piers] == ["x"]
     assert "anna" not in piers[0][1]["m"]
 
 
-def test_a_column_corrects_each_version_by_its_own_value(said: DataFrame) -> None:
-    assert corrected(said, {"price": F.col("price") + 1}, day(4), day(6)) == [
+def test_a_column_corrects_each_version_by_its_own_value(corrected: Corrected) -> None:
+    assert corrected({"price": F.col("price") + 1}, day(4), day(6)) == [
         *((1, 10), (4, 11), (5, 21), (6, 20), (8, None), (10, 30)),
     ]
 
 
-def test_without_values_the_entity_was_not_there(said: DataFrame) -> None:
-    assert corrected(said, None, day(2), day(4)) == [
+def test_without_values_the_entity_was_not_there(corrected: Corrected) -> None:
+    assert corrected(None, day(2), day(4)) == [
         *((1, 10), (2, None), (4, 10), (5, 20), (8, None), (10, 30)),
     ]
 
 
+PLAN = "gate string, at timestamp, price int"
+
+
 def plan_of(spark: SparkSession, gate: str, when: datetime, price: int) -> DataFrame:
-    frame = spark.createDataFrame([(gate, when, price)], "gate string, at timestamp, price int")
+    frame = spark.createDataFrame([(gate, when, price)], PLAN)
     return changes_from(frame, keys=KEYS, effective="at", source="plan", except_column_list=["at"])
 
 
 def test_a_source_that_says_the_wrong_value_again_does_not_undo_it(
-    spark: SparkSession, said: DataFrame
+    spark: SparkSession, said: DataFrame, history: DataFrame
 ) -> None:
-    right = correct(history_of(said).where("gate = 'A'"), {"price": 11}, day(2), day(4), **STEWARD)
+    right = correct(history.where("gate = 'A'"), {"price": 11}, day(2), day(4), **STEWARD)
     again = plan_of(spark, "A", day(3), 10)
     assert prices(history_of(said, right, again))[:3] == [(1, 10), (2, 11), (4, 10)]
 
 
-def test_a_correction_without_an_end_holds_until_the_next_word(spark: SparkSession, said: DataFrame) -> None:
-    right = correct(history_of(said).where("gate = 'B'"), {"price": 8}, day(2), **STEWARD)
+def test_a_correction_without_an_end_holds_until_the_next_word(
+    spark: SparkSession, said: DataFrame, history: DataFrame
+) -> None:
+    right = correct(history.where("gate = 'B'"), {"price": 8}, day(2), **STEWARD)
     news = plan_of(spark, "B", day(4), 9)
     assert prices(history_of(said, right, news), "B") == [(1, 7), (2, 8), (4, 9)]
 
 
-def test_a_correction_counts_from_the_very_instant_of_what_it_corrects(said: DataFrame) -> None:
-    right = correct(history_of(said).where("gate = 'B'"), {"price": 8}, day(1), **STEWARD)
+def test_a_correction_counts_from_the_very_instant_of_what_it_corrects(
+    said: DataFrame, history: DataFrame
+) -> None:
+    right = correct(history.where("gate = 'B'"), {"price": 8}, day(1), **STEWARD)
     assert prices(history_of(said, right), "B") == [(1, 8)]
 
 
-def test_a_priority_that_is_said_counts_as_it_is(said: DataFrame) -> None:
-    unheard = corrected(said, {"price": 11}, day(2), day(4), priority=-1)
-    assert unheard == prices(history_of(said))
+def test_a_priority_that_is_said_counts_as_it_is(corrected: Corrected, history: DataFrame) -> None:
+    unheard = corrected({"price": 11}, day(2), day(4), priority=-1)
+    assert unheard == prices(history)
 
 
-def deleted(spark: SparkSession, when: datetime, priority: int = 0) -> DataFrame:
-    frame = spark.createDataFrame([("B", when)], "gate string, at timestamp")
+def deleted(spark: SparkSession, *deletes: tuple[str, datetime]) -> DataFrame:
+    frame = spark.createDataFrame(deletes, "gate string, at timestamp")
     how: dict[str, Any] = {"apply_as_deletes": "true", "except_column_list": ["at"], "source": "plan"}
-    return changes_from(frame, keys=KEYS, effective="at", **how, priority=priority)
+    return changes_from(frame, keys=KEYS, effective="at", **how)
 
 
-@pytest.mark.parametrize("end", [day(13), None])
-@pytest.mark.parametrize("priority", [None, 9])
-def test_a_delete_that_comes_later_is_not_undone(
-    spark: SparkSession, said: DataFrame, end: datetime | None, priority: int | None
-) -> None:
-    """Neither one before the period, nor one in it."""
-    only = history_of(said).where("gate = 'B'")
-    right = correct(only, {"price": 8}, day(6), end, **STEWARD, priority=priority)
-    before = history_of(said, right, deleted(spark, day(4)))
-    assert prices(before, "B") == [(1, 7), (4, None)]
-    within = history_of(said, right, deleted(spark, day(10)))
-    assert prices(within, "B") == [(1, 7), (6, 8), (10, None)]
+def test_a_delete_that_comes_later_is_not_undone(spark: SparkSession) -> None:
+    """
+    Neither one before the period, nor one in it; with an end and without, with a priority and without.
+
+    One merge for all: for each of the four ways to correct, one gate of either delete.
+    """
+    ways = [(end, priority) for end in (day(13), None) for priority in (None, 9)]
+    before, within = ([f"{when} {number}" for number in range(len(ways))] for when in ("before", "within"))
+    frame = spark.createDataFrame([(gate, day(1), 7) for gate in (*before, *within)], PLAN)
+    plan = changes_from(frame, keys=KEYS, effective="at", source="plan", except_column_list=["at"])
+    plan = plan.localCheckpoint()
+    history = history_of(plan).localCheckpoint()
+    right = [
+        correct(
+            history.where(F.col("gate").isin(*gates)), {"price": 8}, day(6), end, **STEWARD, priority=priority
+        )
+        for gates, (end, priority) in zip(zip(before, within, strict=True), ways, strict=True)
+    ]
+    deletes = deleted(spark, *((gate, day(4)) for gate in before), *((gate, day(10)) for gate in within))
+    found = prices_by_gate(history_of(plan, *right, deletes))
+    assert [found[gate] for gate in before] == [[(1, 7), (4, None)]] * len(ways)
+    assert [found[gate] for gate in within] == [[(1, 7), (6, 8), (10, None)]] * len(ways)
 
 
 def test_a_row_that_comes_back_after_such_a_delete_is_as_its_source_says(
-    spark: SparkSession, said: DataFrame
+    spark: SparkSession, said: DataFrame, history: DataFrame
 ) -> None:
-    right = correct(history_of(said).where("gate = 'B'"), {"price": 8}, day(6), day(13), **STEWARD)
-    gone, back = deleted(spark, day(8)), plan_of(spark, "B", day(10), 9)
+    right = correct(history.where("gate = 'B'"), {"price": 8}, day(6), day(13), **STEWARD)
+    gone, back = deleted(spark, ("B", day(8))), plan_of(spark, "B", day(10), 9)
     assert prices(history_of(said, right, gone, back), "B") == [(1, 7), (6, 8), (8, None), (10, 9)]
 
 
-def test_the_row_is_as_it_was_and_only_the_value_has_another_message(said: DataFrame) -> None:
+def test_the_row_is_as_it_was_and_only_the_value_has_another_message(
+    said: DataFrame, history: DataFrame
+) -> None:
     """Of the row, and of the key, nobody said anything."""
-    right = history_of(said, correct(history_of(said), {"price": 8}, day(2), day(3), **STEWARD))
+    right = history_of(said, correct(history, {"price": 8}, day(2), day(3), **STEWARD))
     first, corrected_, *_ = (
         row["field_provenance"] for row in right.where("gate = 'B'").orderBy("valid_from_timestamp").collect()
     )
@@ -179,42 +221,45 @@ def test_a_correction_without_an_end_yields_to_the_next_word_of_its_field(spark:
         )
     )
     known = weaker.where(F.col("effective_timestamp") < day(6))
-    right = correct(history_of(stronger, known), {"pier": "y"}, day(3), **STEWARD)
+    right = correct(history_of(stronger, known).localCheckpoint(), {"pier": "y"}, day(3), **STEWARD)
     after = history_of(stronger, weaker, right).orderBy("valid_from_timestamp")
     assert [row["pier"] for row in after.collect()] == [None, "x", "y", "z"]
 
 
-def test_a_correction_of_a_correction_counts_with_an_end_and_without(said: DataFrame) -> None:
-    history = history_of(said).where("gate = 'B'")
-    first = correct(history, {"price": 8}, day(2), day(12), **STEWARD, received_at=day(20))
-    then = history_of(said, first).where("gate = 'B'")
+def test_a_correction_of_a_correction_counts_with_an_end_and_without(
+    said: DataFrame, history: DataFrame
+) -> None:
+    first = correct(
+        history.where("gate = 'B'"), {"price": 8}, day(2), day(12), **STEWARD, received_at=day(20)
+    )
+    first = first.localCheckpoint()
+    then = history_of(said, first).where("gate = 'B'").localCheckpoint()
     for end, expected in (
         (day(6), [(1, 7), (2, 8), (4, 9), (6, 8), (12, 7)]),
         (None, [(1, 7), (2, 8), (4, 9), (12, 9)]),
     ):
         second = correct(then, {"price": 9}, day(4), end, **STEWARD, received_at=day(21))
-        both = union_changes(said, first, second)
+        both = union_changes(said, first, second).localCheckpoint()
         assert prices(history_of(both), "B") == expected
         back = revoke(both, "anna, 2024-01-21 00:00:00: misread")
         assert prices(history_of(back), "B") == [(1, 7), (2, 8), (12, 7)]
 
 
-def test_several_corrections_of_one_instant_all_count(said: DataFrame) -> None:
-    history, now = history_of(said).where("gate = 'A'"), {"received_at": day(20)}
+def test_several_corrections_of_one_instant_all_count(said: DataFrame, history: DataFrame) -> None:
+    now = {"received_at": day(20)}
     two = [
-        correct(history, {"price": price}, day(first), day(first + 1), **STEWARD, **now)
+        correct(history.where("gate = 'A'"), {"price": price}, day(first), day(first + 1), **STEWARD, **now)
         for first, price in ((2, 11), (3, 12))
     ]
     assert prices(history_of(said, *two))[:4] == [(1, 10), (2, 11), (3, 12), (4, 10)]
 
 
-def test_it_is_told_by_whom_and_taken_back(said: DataFrame) -> None:
-    history = history_of(said)
+def test_it_is_told_by_whom_and_taken_back(said: DataFrame, history: DataFrame) -> None:
     right = correct(history, {"price": 0}, day(2), day(3), **STEWARD, received_at=day(20))
-    both = union_changes(said, right)
+    both = union_changes(said, right).localCheckpoint()
     told = blame(history_of(both), {"gate": "A"}, valid_at=day(2)).where("field = 'price'").collect()
     assert [row["message"] for row in told] == ["anna, 2024-01-20 00:00:00: misread"]
-    back = merge(revoke(both, "anna, 2024-01-20 00:00:00: misread"), entity="gate", keys=KEYS)
+    back = history_of(revoke(both, "anna, 2024-01-20 00:00:00: misread")).localCheckpoint()
     assert back.exceptAll(history).isEmpty()
     assert history.exceptAll(back).isEmpty()
 
@@ -234,14 +279,15 @@ def test_it_is_told_by_whom_and_taken_back(said: DataFrame) -> None:
     ],
 )
 def test_what_cannot_be_a_correction_is_refused_when_it_is_called(
-    said: DataFrame, values: Any, more: dict[str, Any], error: type[Exception], text: str
+    history: DataFrame, values: Any, more: dict[str, Any], error: type[Exception], text: str
 ) -> None:
     with pytest.raises(error, match=text):
-        correct(history_of(said), values, day(2), day(3), **{**STEWARD, **more})
+        correct(history, values, day(2), day(3), **{**STEWARD, **more})
 
 
-def test_so_are_an_end_that_is_no_later_a_column_of_another_type_and_no_priorities(said: DataFrame) -> None:
-    history = history_of(said)
+def test_so_are_an_end_that_is_no_later_a_column_of_another_type_and_no_priorities(
+    history: DataFrame,
+) -> None:
     with pytest.raises(InvalidArgument, match="end"):
         correct(history, {"price": 1}, day(3), day(3), **STEWARD)
     with pytest.raises(WrongColumnType, match="price"):
@@ -275,7 +321,7 @@ def test_at_each_instant_only_what_is_there_and_in_the_period_is_corrected(
     rows = random_changes(seed, 300, FIELDS, ends=(False, False, True))
     changes = to_dataframe(spark, rows, FIELDS)
     start, end = sorted(random.Random(seed).sample([*INSTANTS, LAST], 2))
-    before = merge(changes, entity="thing", keys=KEY)
+    before = merge(changes, entity="thing", keys=KEY).localCheckpoint()
     right = correct(before, {"v": 99}, start, end, keys=KEY, by="anna", reason="a test")
     after = merge(union_changes(changes, right), entity="thing", keys=KEY)
     instants = [each + timedelta(microseconds=more) for each in (*INSTANTS, LAST) for more in (-1, 0, 1)]
@@ -358,7 +404,7 @@ def test_deletes_that_come_after_the_correction_delete(spark: SparkSession, seed
     start, end = sorted(chance.sample([*INSTANTS, LAST], 2))
     late = late_deletes(chance, rows)
     before, afterwards = (to_dataframe(spark, some, FIELDS) for some in (rows, rows + late))
-    history = merge(before, entity="thing", keys=KEY)
+    history = merge(before, entity="thing", keys=KEY).localCheckpoint()
     right = correct(history, {"v": 99}, start, end, keys=KEY, by="anna", reason="a test")
     after = merge(union_changes(afterwards, right), entity="thing", keys=KEY)
     instants = [each + timedelta(microseconds=more) for each in (*INSTANTS, LAST) for more in (-1, 0, 1)]
