@@ -35,39 +35,55 @@ def uncovered(flights: DataFrame, planes: DataFrame) -> list[Stretch]:
     return sorted(found, key=lambda each: each[:2])
 
 
-def test_each_stretch_of_a_version_without_its_parent_is_found(spark: SparkSession) -> None:
-    planes = versions(spark, ("p", "N1", 4, 6, False), ("p", "N1", 8, 10, False))
-    flights = versions(spark, ("AA", "N1", 3, 12, False))
-    assert uncovered(flights, planes) == [("AA", 3, 4), ("AA", 6, 8), ("AA", 10, 12)]
+CASES: dict[str, tuple[list[Period], list[Period], list[Stretch]]] = {
+    "each stretch of a version without its parent is found": (
+        [("p", "N1", 4, 6, False), ("p", "N1", 8, 10, False)],
+        [("AA", "N1", 3, 12, False)],
+        [("AA", 3, 4), ("AA", 6, 8), ("AA", 10, 12)],
+    ),
+    "parents that touch or overlap cover together": (
+        [
+            *(("p", "N1", 1, 5, False), ("q", "N1", 5, 7, False)),
+            *(("r", "N1", 2, 3, False), ("s", "N1", 6, None, False)),
+        ],
+        [("AA", "N1", 1, 9, False), ("BB", "N1", 4, None, False)],
+        [],
+    ),
+    "a deleted parent covers nothing, and a deleted child needs nothing": (
+        [("p", "N1", 1, 5, False), ("p", "N1", 5, None, True)],
+        [("AA", "N1", 3, 8, False), ("AA", "N1", 8, None, True)],
+        [("AA", 5, 8)],
+    ),
+    "a parent that never was leaves the whole version, and null refers to nothing": (
+        [("p", "N1", 1, None, False)],
+        [("AA", "N9", 3, None, False), ("BB", None, 3, 5, False)],
+        [("AA", 3, None)],
+    ),
+    "versions of one entity are told apart": (
+        [("p", "N1", 1, 4, False), ("p", "N2", 4, None, False)],
+        [("AA", "N1", 2, 6, False), ("AA", "N2", 3, 5, False)],
+        [("AA", 3, 4), ("AA", 4, 6)],
+    ),
+}
 
 
-def test_parents_that_touch_or_overlap_cover_together(spark: SparkSession) -> None:
-    planes = versions(
-        spark,
-        *(("p", "N1", 1, 5, False), ("q", "N1", 5, 7, False)),
-        *(("r", "N1", 2, 3, False), ("s", "N1", 6, None, False)),
-    )
-    flights = versions(spark, ("AA", "N1", 1, 9, False), ("BB", "N1", 4, None, False))
-    assert uncovered(flights, planes) == []
+def test_the_stretches_of_each_case(spark: SparkSession) -> None:
+    """All cases in one table: no plane of one is that of another."""
+
+    def rows(of_case: int) -> list[Period]:
+        return [
+            (f"{case}: {name}", plane and f"{plane} of {case}", begin, end, gone)
+            for case, tables in CASES.items()
+            for name, plane, begin, end, gone in tables[of_case]
+        ]
+
+    found = uncovered(versions(spark, *rows(1)), versions(spark, *rows(0)))
+    expected = [(f"{case}: {name}", *hours) for case, tables in CASES.items() for name, *hours in tables[2]]
+    assert found == sorted(expected, key=lambda each: each[:2])
 
 
-def test_a_deleted_parent_covers_nothing_and_a_deleted_child_needs_nothing(spark: SparkSession) -> None:
-    planes = versions(spark, ("p", "N1", 1, 5, False), ("p", "N1", 5, None, True))
-    flights = versions(spark, ("AA", "N1", 3, 8, False), ("AA", "N1", 8, None, True))
-    assert uncovered(flights, planes) == [("AA", 5, 8)]
-
-
-def test_a_parent_that_never_was_leaves_the_whole_version_and_null_refers_to_nothing(
-    spark: SparkSession,
-) -> None:
-    flights = versions(spark, ("AA", "N9", 3, None, False), ("BB", None, 3, 5, False))
-    assert uncovered(flights, versions(spark, (*("p", "N1"), 1, None, False))) == [("AA", 3, None)]
-
-
-def test_versions_of_one_entity_are_told_apart_and_their_columns_stay(spark: SparkSession) -> None:
-    planes = versions(spark, ("p", "N1", 1, 4, False), ("p", "N2", 4, None, False))
-    flights = versions(spark, ("AA", "N1", 2, 6, False), ("AA", "N2", 3, 5, False))
-    assert uncovered(flights, planes) == [("AA", 3, 4), ("AA", 4, 6)]
+def test_the_columns_of_the_versions_stay(spark: SparkSession) -> None:
+    planes, flights = (versions(spark, (name, "N1", 1, 4, False)) for name in ("p", "AA"))
     found = find_uncovered(flights, planes, {"plane": "plane"})
     assert found.columns == [*flights.columns, "uncovered_from_timestamp", "uncovered_to_timestamp"]
 
