@@ -476,8 +476,8 @@ def since(begun: Sequence[Row], name: str | None) -> datetime:
 
 def test_the_order_in_which_a_map_is_written_is_no_difference(spark: SparkSession) -> None:
     said_of_a = spark.sql("SELECT 'a' AS k, map('x', 1, 'y', 2) AS v, timestamp'2024-01-01 09:00:00' AS t")
-    changes = changes_from(said_of_a, keys=["k"], effective="t", column_list=["v"])
-    history = merge(changes, entity="k", keys=["k"])
+    changes = changes_from(said_of_a, keys=["k"], effective="t", column_list=["v"]).localCheckpoint()
+    history = merge(changes, entity="k", keys=["k"]).localCheckpoint()
     now = spark.sql("SELECT 'a' AS k, map('y', 2, 'x', 1) AS v")
     assert reconcile(history, now, valid_at=NOON, keys=["k"], changes=changes).take(1) == []
     other = spark.sql("SELECT 'a' AS k, map('y', 2, 'x', 3) AS v")
