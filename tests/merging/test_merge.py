@@ -296,11 +296,11 @@ def test_a_business_field_may_have_nearly_any_name(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     "options", [{}, {"guids": True}, {"priorities": EXTREME_PRIORITIES}, {"priorities": (0,)}]
 )
-@seeds(4, soak=5)
+@seeds(4, soak=15)
 def test_thousands_of_random_histories_are_what_the_fold_makes_of_them(
     spark: SparkSession, options: dict[str, Any], seed: int
 ) -> None:
-    changes = random_changes(seed, 3000, FIELDS, **options)
+    changes = random_changes(seed, 1000, FIELDS, **options)
     history = merge(to_dataframe(spark, changes, FIELDS), entity="thing", keys=KEYS)
     assert_folds_to(history, changes, entity="thing", keys=KEYS)
 

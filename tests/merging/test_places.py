@@ -134,11 +134,11 @@ def times(words: list[Word]) -> dict[int, int]:
     return dict(zip(found.column("priority").to_pylist(), at, strict=True))
 
 
-@seeds(1, 2, 3, soak=50)
+@seeds(1, 2, 3, soak=125)
 def test_times_follow_the_places_in_each_log(seed: int) -> None:
     """In one log; in two that have names; and where reads know no name: also beside others, and alone."""
     chance = Random(seed)
-    for _ in range(100):
+    for _ in range(40):
         for logs in (" ", "a", "ab", " ab"):
             words = drawn(chance, logs)
             found = times(words)
