@@ -110,8 +110,8 @@ def test_a_plan_that_reads_much_is_not_looked_at(spark: SparkSession) -> None:
     """Though few rows come of it: to find them, all would have to be read by one task."""
     few = spark.createDataFrame(pa.table({"n": [5, 4], "third": [2, 1]}))
     assert said(few)[0]
-    assert not said(few.join(spark.range(10_000_000), F.col("n") == F.col("id"), "left_semi"))[0]
-    few_of_many = spark.range(10_000_000).where("id < 3").selectExpr("id AS n", "id AS third")
+    assert not said(few.join(spark.range(1_000_000), F.col("n") == F.col("id"), "left_semi"))[0]
+    few_of_many = spark.range(1_000_000).where("id < 3").selectExpr("id AS n", "id AS third")
     assert not said(few_of_many)[0]
 
 
