@@ -299,21 +299,27 @@ def change(data: Row, *, source: str, message: str, hour: int) -> Row:
 LAW_FIELDS = {"h": "int", "k": "string", "a": "int", "b": "double"}
 
 
-@pytest.mark.parametrize("instant", [*INSTANTS, None], ids=str)
-@pytest.mark.parametrize("guids", [False, True], ids=["by key", "by guid"])
-def test_at_every_instant_it_is_what_the_fold_says(
-    spark: SparkSession, instant: datetime | None, guids: bool
-) -> None:
-    """Of every entity with the key x then; keys change where entities have guids of their own."""
-    changes = random_changes(31, 250, LAW_FIELDS, guids=guids)
+@pytest.fixture(scope="module", params=[False, True], ids=["by key", "by guid"])
+def law(spark: SparkSession, request: pytest.FixtureRequest) -> tuple[list[Row], DataFrame]:
+    """Random versions by the fold and by `merge`; keys change where entities have guids of their own."""
+    changes = random_changes(31, 250, LAW_FIELDS, guids=request.param)
     versions = fold(changes, entity="thing", keys=["h", "k"], fields=list(LAW_FIELDS))
+    history = merge(to_dataframe(spark, changes, LAW_FIELDS), entity="thing", keys=["h", "k"])
+    return versions, history.localCheckpoint()
+
+
+@pytest.mark.parametrize("instant", [*INSTANTS, None], ids=str)
+def test_at_every_instant_it_is_what_the_fold_says(
+    law: tuple[list[Row], DataFrame], instant: datetime | None
+) -> None:
+    """Of every entity with the key x then."""
+    versions, history = law
     expected = [
         {**said, "source": None, "since_timestamp": said["message"] and since(versions, row, name)}
         for row in in_force(versions, instant)
         if row["k"] == "x"
         for name, said in told(row, LAW_FIELDS).items()
     ]
-    history = merge(to_dataframe(spark, changes, LAW_FIELDS), entity="thing", keys=["h", "k"])
     assert rows_of(blame(history, {"k": "x"}, valid_at=instant)) == sorted(expected, key=text)
 
 
