@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from cdckit.debezium.decoding import decoded_by
-from cdckit.debezium.envelopes import VARIABLE, Envelope, event_of, read_key, unread_event
+from cdckit.debezium.envelopes import VARIABLE, Envelope, event_of, read_key, unread_event, with_digits
 from cdckit.debezium.events import OF_ROWS, Event, EventFault, Image, Record
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import require_records
@@ -200,11 +200,8 @@ def _nullable_type(kind: Any) -> Any:
 
 def _type(kind: Any) -> str:
     parts = kind if isinstance(kind, Mapping) else {"type": kind}
-    parameters = parts.get("connect.parameters") or {}
     if isinstance(name := parts.get("connect.name"), str):
-        digits = [parameters.get(name) for name in ("connect.decimal.precision", "scale")]
-        precision = ",".join(str(digit) for digit in digits if digit is not None)
-        return f"{name}({precision})" if digits[1] is not None else name
+        return with_digits(name, parts.get("connect.parameters"))
     logical = parts.get("logicalType")
     if logical == "decimal":
         return f"{_DECIMAL}({parts.get('precision')},{parts.get('scale', 0)})"

@@ -12,17 +12,26 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from decimal import Context, Decimal
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from cdckit.debezium.envelopes import VARIABLE
+from cdckit.debezium.envelopes import VARIABLE, with_digits
 from cdckit.debezium.events import INSTANT
 from cdckit.errors import InvalidArgument
 from cdckit.parts.instants import FIRST_MICROSECOND, LAST_MICROSECOND, microseconds
 from cdckit.parts.json_objects import json_value
-from cdckit.parts.text_values import Read, Unreadable, boolean, exact_decimal, floating, letters, whole
+from cdckit.parts.text_values import (
+    EXACT,
+    Read,
+    Unreadable,
+    boolean,
+    exact_decimal,
+    floating,
+    letters,
+    whole,
+)
 
 
 class Encoding(NamedTuple):
@@ -39,16 +48,15 @@ UNTYPED = "untyped"
 # Decimals -------------------------------------------------------------------------------------------------
 
 
-_EXACT = Context(prec=200)
-
 _long, _int = whole(64), whole(32)
-_MOST_BYTES = 16
+_MOST_BYTES, _MOST_BYTES_OF_TEXT, _MOST_SCALE = 16, 62_000, 16_383
+"""Of a decimal of Arrow; and of PostgreSQL's `numeric`, with 131,072 digits before the point at most."""
 
 
-def _unscaled(text: str) -> int:
+def _unscaled(text: str, most: int = _MOST_BYTES) -> int:
     """The whole number of Connect's decimal: Base64 of its bytes, the highest first."""
     raw = _bytes_of(text)
-    if not 0 < len(raw) <= _MOST_BYTES:
+    if not 0 < len(raw) <= most:
         raise Unreadable
     return int.from_bytes(raw, "big", signed=True)
 
@@ -81,7 +89,7 @@ def _connect_decimal(digits: list[int]) -> Encoding:
             return of_number(value)  # type: ignore[no-any-return]
         if not -bound < unscaled < bound:
             raise Unreadable
-        return Decimal(unscaled).scaleb(-scale, _EXACT)
+        return Decimal(unscaled).scaleb(-scale, EXACT)
 
     return Encoding(pa.decimal128(most, scale), read)
 
@@ -106,13 +114,15 @@ def _variable(value: Any) -> str:
     parts = _parsed(value)
     if not isinstance(parts, dict) or not isinstance(parts.get("value"), str):
         raise Unreadable
-    unscaled, scale = _unscaled(parts["value"]), _int(parts.get("scale"))
-    if not -1000 <= scale <= 1000 or abs(unscaled) >= 10**38:
+    unscaled, scale = _unscaled(parts["value"], _MOST_BYTES_OF_TEXT), _int(parts.get("scale"))
+    if not -_MOST_SCALE <= scale <= _MOST_SCALE:
         raise Unreadable
+    # Python writes no whole number of more than 4,300 digits, but any decimal.
+    digits, sign = str(Decimal(abs(unscaled))), "-" if unscaled < 0 else ""
     if scale <= 0:
-        return str(unscaled * 10**-scale)
-    digits = f"{abs(unscaled):0>{scale + 1}}"
-    return f"{'-' if unscaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
+        return f"{sign}{digits}{'0' * -scale if unscaled else ''}"
+    digits = digits.rjust(scale + 1, "0")
+    return f"{sign}{digits[:-scale]}.{digits[-scale:]}"
 
 
 # Bytes ----------------------------------------------------------------------------------------------------
@@ -507,9 +517,7 @@ def _name_of(schema: Mapping[str, Any]) -> str:
         fields = (f"{_quoted(part['field'])}: {_name_of(part)}" for part in schema["fields"])
         return f"struct<{', '.join(fields)}>"
     if name is not None:
-        parameters = schema.get("parameters") or {}
-        digits = [parameters[part] for part in ("connect.decimal.precision", "scale") if part in parameters]
-        meaning = f"{name}({','.join(digits)})" if "scale" in parameters else str(name)
+        meaning = with_digits(str(name), schema.get("parameters"))
         if known_encoding(meaning) == meaning:
             return meaning
     return _NAMES_OF_JSON.get(kind, str(kind))

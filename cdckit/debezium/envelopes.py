@@ -246,10 +246,12 @@ _MARKS = ("deleted", "op", "table", "lsn", "source_ts_ms", "source_ts_us", "sour
 
 
 def _row_call(row: Image, key: Image | None) -> str:
-    """The call of `changes_from` that reads rows such as this one."""
-    columns = ", ".join(
-        f"`{name}` {_SQL_TYPES.get(value.__class__, 'string')}" for name, value in row.items()
-    )
+    """
+    The call of `changes_from` that reads rows such as this one.
+
+    Numbers are texts there: one row does not say whether all are whole, or how many digits they have.
+    """
+    columns = ", ".join(f"`{name}` {_sql_type(name, value)}" for name, value in row.items())
     times = {"__source_ts_ms": "timestamp_millis(__source_ts_ms)", "__ts_ms": "timestamp_millis(__ts_ms)"}
     at = next((sql for name, sql in times.items() if name in row), "timestamp")
     marks = [name for name in row if name.startswith("__")]
@@ -269,7 +271,10 @@ def _row_call(row: Image, key: Image | None) -> str:
     )
 
 
-_SQL_TYPES = {int: "bigint", bool: "boolean", msgspec.Raw: "decimal(38,9)"}
+def _sql_type(name: str, value: Any) -> str:
+    if value.__class__ is bool:
+        return "boolean"
+    return "bigint" if value.__class__ is int and name.startswith("__") else "string"
 
 
 def _transaction_id(envelope: Envelope, source: Source) -> str | None:
@@ -413,10 +418,18 @@ def _column_type(column: dict[str, Any]) -> str | None:
     parts = [(part, column.get(part)) for part in _PARTS.get(kind or "", ())]
     if parts and name != VARIABLE and all(part is not None for _, part in parts):
         return f'{{"type":"{kind}",' + ",".join(f'"{part}":{json_text(value)}' for part, value in parts) + "}"
-    parameters = column.get("parameters")
-    scale = parameters.get("scale") if isinstance(parameters, dict) else None
-    if name is None or scale is None:
-        return name or kind
-    precision = parameters.get("connect.decimal.precision")  # type: ignore[union-attr]
-    digits = [plain_text(number) for number in (precision, scale) if number is not None]
-    return f"{name}({','.join(map(str, digits))})"
+    return kind if name is None else with_digits(name, column.get("parameters"))
+
+
+def with_digits(name: str, parameters: Any) -> str:
+    """
+    The name of a meaning, with precision and scale behind it where its parameters have them.
+
+    >>> with_digits("Decimal", {"scale": "2", "connect.decimal.precision": "10"}), with_digits("Date", None)
+    ('Decimal(10,2)', 'Date')
+    """
+    given = parameters if isinstance(parameters, dict) else {}
+    if given.get("scale") is None:
+        return name
+    digits = (plain_text(given.get(part)) for part in ("connect.decimal.precision", "scale"))
+    return f"{name}({','.join(digit for digit in digits if digit is not None)})"

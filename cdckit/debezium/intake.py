@@ -332,11 +332,13 @@ class Intake(TableIntake):
             return
         log = visible_changes(transaction.read(kind.changes), kind)
         rejected = read_rows(transaction, REJECTS, REJECTED_SCHEMA)
-        refused = self._settings.rows(self._settings.events(rejected.where(F.col(OF_TABLE) == name)), table)
-        # What waits for its schema may be a read, too.
+        of_it = self._settings.events(rejected.where(F.col(OF_TABLE) == name))
+        refused = self._settings.rows(of_it, table)
+        # What waits for its schema may be a read, too, and so may what is in error before it has a row.
         waiting = read_rows(transaction, WAITING, waiting_schema(RECEIVED_SCHEMA))
         of_no_table = (rows.where(F.col(OF_TABLE).isNull()) for rows in (rejected, waiting))
-        unread = reduce(DataFrame.unionByName, (rows.select(*RECORD_COLUMNS) for rows in of_no_table))
+        unread_rows = (*of_no_table, of_it.where(F.col(ERROR_CODE).isNotNull()))
+        unread = reduce(DataFrame.unionByName, (rows.select(*RECORD_COLUMNS) for rows in unread_rows))
         absences = transaction.scratch(find_absences(log, kind.keys, snapshots, refused, unread))
         key = [F.col("data").getField(key).alias(key) for key in kind.keys]
         of_these = snapshots.select("source", F.col("position").alias("sequence"))

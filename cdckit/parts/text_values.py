@@ -77,7 +77,8 @@ def boolean(value: Any) -> bool:
 
 
 _NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?\s*", re.ASCII)
-_EXACT = Context(prec=200)
+EXACT = Context(prec=200)
+"""More digits than any decimal of Arrow has, so nothing is rounded."""
 
 
 def exact_decimal(precision: int, scale: int) -> Read:
@@ -101,7 +102,7 @@ def exact_decimal(precision: int, scale: int) -> Read:
             return zero
         if not -scale <= number.adjusted() < most:
             raise Unreadable
-        exact = _EXACT.quantize(number, place)
+        exact = EXACT.quantize(number, place)
         if exact != number:
             raise Unreadable
         return exact

@@ -13,6 +13,8 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from cdckit import debezium, rejects
+from cdckit.debezium.avro_events import as_json
+from cdckit.debezium.encodings import encoding
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import RECORD_SCHEMA
 
@@ -132,6 +134,14 @@ def records(spark: SparkSession, *sent: tuple[bytes | None, bytes | None]) -> Da
 
 KETTLE = {"id": 1, "name": "kettle", "price": Decimal("19.90"), "since": AT * 1000 + 5, "photo": b"hi"}
 LEFT_ALONE = {"name": "__debezium_unavailable_value", "photo": b"__debezium_unavailable_value"}
+
+
+def test_parts_that_json_has_no_numbers_for_are_read() -> None:
+    """As Connect's JSON has them, as texts."""
+    read = encoding("array<float64>", function="f").read
+    assert str(read(as_json([1.5, float("nan"), float("-inf")]))) == "[1.5, nan, -inf]"
+
+
 STREAM = [
     (written(KEY, {"id": 1}), written(FIRST, event("c", 2, after=KETTLE))),
     # The table was altered: another schema, another id, the same topic.

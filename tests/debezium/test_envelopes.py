@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from cdckit.debezium.envelopes import read_records
+from cdckit.debezium.event_tables import of_records, report_types
 from cdckit.debezium.events import Event, Record, records_of
 from support.database_events import batch
 
@@ -63,14 +64,25 @@ def test_a_row_that_was_taken_out_of_its_envelope_is_told_how_it_is_read() -> No
     event = read(row, {"id": 7})
     assert event.error_code == "UNWRAPPED"
     assert (event.error_description or "").endswith(
-        "A call that would do: rows = records.selectExpr(\"from_json(cast(value AS string), '`id` bigint, "
-        '`price` decimal(38,9), `__deleted` string, `__source_ts_ms` bigint\') AS row", "timestamp", '
+        "A call that would do: rows = records.selectExpr(\"from_json(cast(value AS string), '`id` string, "
+        '`price` string, `__deleted` string, `__source_ts_ms` bigint\') AS row", "timestamp", '
         '"offset").select("row.*", "timestamp", "offset"); changes_from(rows, keys=[\'id\'], '
         "effective='timestamp_millis(__source_ts_ms)', sequence_by='offset', "
         "apply_as_deletes=\"__deleted = 'true'\", "
         "except_column_list=['timestamp', 'offset', '__deleted', '__source_ts_ms'])"
     )
     assert read({"id": 7, "status": "NEW"}).error_code == "NOT_AN_EVENT"
+
+
+def test_a_change_of_the_schema_names_no_key_of_its_table() -> None:
+    """As SQL Server's: its source names the table, its key the database."""
+    source = {"connector": "sqlserver", "name": "shop", "ts_ms": 1, "table": "t"}
+    ddl = {"source": source, "ts_ms": 1, "databaseName": "shop", "schemaName": "dbo", "ddl": None}
+    row = {"op": "c", "after": {"id": 1}, "source": source, "ts_ms": 1}
+    sent = batch([ddl, row], keys=[{"databaseName": "shop"}, {"id": 1}])
+    assert read(ddl).kind == "schema_change"
+    (report,) = report_types([sent], of_records(read_records), "t")
+    assert (report["keys"], [name for _, name, _ in report["types"]]) == ([("id",)], ["id"])
 
 
 def test_of_several_headers_of_a_name_the_last_counts() -> None:
