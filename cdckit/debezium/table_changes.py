@@ -221,7 +221,7 @@ def changes(
     refused = table_rows(
         decoded, table, keys=keys, columns=columns, placeholder=placeholder, unreadable=unreadable
     )
-    unread = decoded.where(is_wrong & F.col("table").isNull())
+    unread = decoded.where(is_wrong)
     absences = find_absences(stated, plan.keys, ended_snapshots(decoded), refused.where(is_wrong), unread)
     return stated.unionByName(absences)
 
