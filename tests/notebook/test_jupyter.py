@@ -28,7 +28,7 @@ def wait(batches):
         time.sleep({seconds})
         yield batch
 
-slow = spark.range(0, 4, 1, 4).mapInArrow(wait, "id long")
+slow = spark.range(0, 2, 1, 2).mapInArrow(wait, "id long")
 """
 JOBS = """
 import json
@@ -106,12 +106,13 @@ def shown(*cells: str) -> str:
 def test_an_error_of_ours_is_shown_at_the_line_that_a_reader_wrote() -> None:
     """None of our own lines stand in between; `%tb` has them all, and other errors are as ever."""
     wrong = "from cdckit import Priority\ndef mine():\n    return Priority('high')\nmine()"
-    once = shown(wrong)
-    assert "return Priority('high')" in once
-    assert "InvalidArgument" in once
-    assert "arguments.py" not in once
-    assert "arguments.py" in shown(wrong, "%tb")
-    assert "ZeroDivisionError" in shown("1 / 0")
+    next_cell = "print('next cell')"
+    ours, whole, other = shown(wrong, next_cell, "%tb", next_cell, "1 / 0").split("next cell\n")
+    assert "return Priority('high')" in ours
+    assert "InvalidArgument" in ours
+    assert "arguments.py" not in ours
+    assert "arguments.py" in whole
+    assert "ZeroDivisionError" in other
 
 
 @pytest.mark.jvm
@@ -161,8 +162,8 @@ def test_a_kernel(kernel: Kernel) -> None:
     kernel.run(SLOW.format(seconds=2))
     seen = kernel.run("slow.count()")
     first, *_ = of("display_data", seen)
-    assert re.fullmatch(r"Spark: \d of 4 tasks, [12] s", first["data"]["text/plain"])
-    assert re.match(r'<progress value="\d" max="4"', first["data"]["text/html"])
+    assert re.fullmatch(r"Spark: \d of 2 tasks, [12] s", first["data"]["text/plain"])
+    assert re.match(r'<progress value="\d" max="2"', first["data"]["text/html"])
     assert of("update_display_data", seen)[-1]["data"] == {"text/plain": ""}
     # The line of another cell is another one: an update would change those of all cells before it.
     other, *_ = of("display_data", kernel.run("slow.count()"))
