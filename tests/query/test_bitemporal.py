@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from functools import reduce
 from typing import Any
 
 import pytest
@@ -171,18 +170,10 @@ def known(changes: Sequence[Row], moment: datetime) -> list[Row]:
 def assert_believed(table: DataFrame, changes: Sequence[Row], moments: int) -> None:
     """At every moment what is believed is what the fold makes of what has arrived."""
     table = table.localCheckpoint()
-    instants = [at(-1), *(at(each + half) for each in range(moments) for half in (0, 0.5))]
-    believed = [
-        keep_known(table, moment).withColumn("moment", F.lit(number))
-        for number, moment in enumerate(instants)
-    ]
-    rows: list[list[Row]] = [[] for _ in instants]
-    for row in to_rows(reduce(DataFrame.union, believed)):
-        rows[row.pop("moment")].append(row)
-    for moment, found in zip(instants, rows, strict=True):
+    for moment in [at(-1), *(at(each + half) for each in range(moments) for half in (0, 0.5))]:
         some = known(changes, moment)
         expected = fold(some, entity="thing", keys=KEYS, fields=list(FIELDS))
-        assert_same(found, expected, some, lambda c: identity(c, "thing", KEYS))
+        assert_same(to_rows(keep_known(table, moment)), expected, some, lambda c: identity(c, "thing", KEYS))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 from pyspark.errors import PythonException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from cdckit import Ledger, changes_from, current, merge, rejects, union_changes
 from cdckit.outputs import scd_type_2
@@ -160,21 +160,26 @@ def test_one_end_for_the_whole_table_is_part_of_what_its_rows_say() -> None:
     assert versions(union_changes(first, second))[-1][-1] == "4"
 
 
+@pytest.mark.parametrize("valid_to_current", [None, datetime(2999, 12, 31, tzinfo=UTC)])
 @seeds(5, soak=10)
-def test_a_table_of_type_2_becomes_the_history_that_it_was_made_of(spark: SparkSession, seed: int) -> None:
+def test_a_table_of_type_2_becomes_the_history_that_it_was_made_of(
+    spark: SparkSession, seed: int, valid_to_current: datetime | None
+) -> None:
     """Of random histories with gaps, deletes and recreations: every row again, from when until when."""
     fields = {"h": "int", "k": "string", "a": "int", "b": "double"}
     drawn = to_dataframe(spark, random_changes(seed, 500, fields, ends=(False, True)), fields)
     call: Any = {"entity": "thing", "keys": ["h", "k"]}
-    period = {"valid_from": "valid_from_timestamp", "valid_to": "valid_to_timestamp"}
-    history = merge(drawn, **call).localCheckpoint()
-    for valid_to_current in (None, datetime(2999, 12, 31, tzinfo=UTC)):
-
-        def table_of(versions: DataFrame, end: datetime | None = valid_to_current) -> DataFrame:
-            return scd_type_2(versions, valid_to_current=end).select(*fields, *period.values())
-
-        made = table_of(history).localCheckpoint()
-        again = table_of(merge(changes_from(made, keys=["h", "k"], **period), **call))
-        rows = [sorted(map(repr, map(plain, table.toArrow().to_pylist()))) for table in (made, again)]
-        assert rows[0] == rows[1]
-        assert len(rows[0]) > 1000
+    names = [*fields, "valid_from_timestamp", "valid_to_timestamp"]
+    made = (
+        scd_type_2(merge(drawn, **call), valid_to_current=valid_to_current).select(*names).localCheckpoint()
+    )
+    said = changes_from(
+        made,
+        keys=["h", "k"],
+        valid_from="valid_from_timestamp",
+        valid_to="valid_to_timestamp",
+    )
+    again = scd_type_2(merge(said, **call), valid_to_current=valid_to_current).select(*names)
+    rows = [sorted(map(repr, map(plain, table.toArrow().to_pylist()))) for table in (made, again)]
+    assert rows[0] == rows[1]
+    assert len(rows[0]) > 1000
