@@ -122,7 +122,7 @@ def test_an_exchange_that_is_killed(spark: SparkSession, tmp_path: Path, seed: i
         some.write.parquet(str(tmp_path / "batches" / str(number)))
     print("killed:", run_and_kill("exchange", tmp_path, kills=30, seed=seed))
     found = exchange_of(spark, tmp_path)
-    undisturbed = rdss.Exchange(spark, tmp_path / "undisturbed", types=["ResearchObject"], buckets=1)
+    undisturbed = rdss.Exchange(spark, tmp_path / "undisturbed", types=["ResearchObject"])
     found.store.check()
     undisturbed.receive(records)
     assert same(found.history(), undisturbed.history())
@@ -151,7 +151,7 @@ def test_an_exchange_that_erases_and_is_killed(spark: SparkSession, tmp_path: Pa
         (tmp_path / "erased" / f"{number}.json").write_text(json.dumps(keys))
     print("killed:", run_and_kill("erasing_exchange", tmp_path, kills=6, seed=seed))
     found = exchange_of(spark, tmp_path)
-    undisturbed = rdss.Exchange(spark, tmp_path / "undisturbed", types=["ResearchObject"], buckets=1)
+    undisturbed = rdss.Exchange(spark, tmp_path / "undisturbed", types=["ResearchObject"])
     taken = 0
     for each, at in [*gone.items(), (None, ERASING - 1)]:
         some = [str(tmp_path / "batches" / str(number)) for number in range(taken, at + 1)]

@@ -46,7 +46,7 @@ def fill_ledger(spark: SparkSession, place: Path) -> Erase:
 
 def fill_exchange(spark: SparkSession, place: Path) -> Erase:
     def exchange_at(place: Path) -> rdss.Exchange:
-        return rdss.Exchange(spark, place, types=["ResearchObject"], buckets=2)
+        return rdss.Exchange(spark, place, types=["ResearchObject"])
 
     rows = []
     for at in range(MANY):

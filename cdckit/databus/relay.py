@@ -29,7 +29,7 @@ from cdckit.databus.window_batches import STREAM
 from cdckit.databus.windowed_events import has_passed, windows
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import ErasedPart
-from cdckit.ledger.kind import BUCKETS, Kind
+from cdckit.ledger.kind import Kind
 from cdckit.ledger.shell import GIVEN_UP, WAITING, Shell, WorkResult, give_up_overdue
 from cdckit.model.faults import BYTES
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, REJECT_SCHEMA
@@ -67,7 +67,6 @@ class Relay(Shell):
         keys: By the name of a source, the fields of its key: of these sources a ledger is kept.  `receive`
             takes no others than before; `rebuild` makes the ledgers anew by these.
         skip_sources: The srcIds of sources that nobody needs here: their events are not kept.
-        buckets: For new ledgers, as for `cdckit.Ledger`.
 
     Raises:
         InvalidArgument: An argument is not of its form.
@@ -90,7 +89,7 @@ class Relay(Shell):
     >>> from cdckit.model.records import RECORD_COLUMNS
     >>> sent = events.select(*RECORD_COLUMNS)
     >>> with TemporaryDirectory() as folder:
-    ...     relay = Relay(session(), folder, [planes, flights], keys={"planes": ["tail"]}, buckets=1)
+    ...     relay = Relay(session(), folder, [planes, flights], keys={"planes": ["tail"]})
     ...     print(relay.receive(sent.where("offset < 4"), "monday").records)
     ...     print([row["offset"] for row in relay.waiting().collect()])
     ...     print(relay.receive(sent, "tuesday").records)
@@ -124,7 +123,6 @@ class Relay(Shell):
         *,
         keys: Mapping[str, Sequence[str]] | None = None,
         skip_sources: Iterable[int] = (),
-        buckets: int | None = None,
         storage_options: dict[str, str] | None = None,
     ) -> None:
         by_id = sources_by_id(sources, function="Relay")
@@ -132,7 +130,6 @@ class Relay(Shell):
             by_id,
             {name: tuple(fields) for name, fields in (keys or {}).items()},
             frozenset(skip_sources),
-            buckets=buckets or BUCKETS,
         )
         if strangers := sorted(settings.keys.keys() - settings.named.keys()):
             raise InvalidArgument("Relay", "keys", f"of sources among {', '.join(settings.named)}", strangers)
@@ -145,9 +142,9 @@ class Relay(Shell):
         return self._settings.kinds
 
     def _take(self, tables: Transaction, records: DataFrame) -> WorkResult:
-        settings = self._settings.within(tables)
-        result = WorkResult(Intake(tables, settings).take(records))
-        settings.note(tables)
+        self._settings.require_same(tables)
+        result = WorkResult(Intake(tables, self._settings).take(records))
+        self._settings.note(tables)
         return result
 
     def _rebuild(self, tables: Transaction) -> WorkResult | None:

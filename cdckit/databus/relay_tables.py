@@ -74,7 +74,7 @@ class RelaySettings(Settings):
         return {name: self._kind(name, keys) for name, keys in self.keys.items()}
 
     def _kind(self, name: str, keys: Sequence[str]) -> Kind:
-        return Kind(name, tuple(keys), self.buckets, False, name)
+        return Kind(name, tuple(keys), by_guid=False, name=name)
 
     def forget_ledgers(self, transaction: Transaction) -> None:
         """Forget the ledgers, by whichever keys they were made: they are begun anew."""

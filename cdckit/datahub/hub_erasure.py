@@ -73,7 +73,7 @@ def erasable_kinds(schema: Schema) -> dict[str, Kind]:
     """The targets whose one key alone gives the guids: by another one, an entity would come back."""
     targets = (schema.targets[name] for name in schema.families)
     return {
-        target.entity: Kind(target.entity, target.alternatives[0], 1, False, target.entity)
+        target.entity: Kind(target.entity, target.alternatives[0], by_guid=False, name=target.entity)
         for target in targets
         if all(map(schema.has_computed_guid, target.mappings))
     }

@@ -159,7 +159,9 @@ class TargetView(View):
     """
 
     def __init__(self, state: State, tables: Snapshot, entity: str) -> None:
-        super().__init__(tables, Kind(entity, tuple(state.schema.targets[entity].keys), 1, True, entity))
+        super().__init__(
+            tables, Kind(entity, tuple(state.schema.targets[entity].keys), by_guid=True, name=entity)
+        )
         self._state = state
 
     def changes(self, key: Key | None = None) -> DataFrame:

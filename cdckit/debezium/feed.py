@@ -85,7 +85,6 @@ class Feed(TableFeed):
             Avro, `functools.partial(debezium.decode_avro, schemas=…)`.
         placeholder: As for `changes`.
         complete_snapshots: Whether a snapshot that ended is such a list.
-        buckets: For new ledgers, as for `cdckit.Ledger`.
 
     Raises:
         InvalidArgument: *tables* or *columns* are not of their form.
@@ -103,7 +102,7 @@ class Feed(TableFeed):
     >>> records = session().read.parquet(samples("debezium/wal2json.parquet"))
     >>> keys = {"flights": ["flight_date", "carrier", "flight", "origin"]}
     >>> with TemporaryDirectory() as folder:
-    ...     feed = debezium.Feed(session(), folder, tables=keys, decode=debezium.decode_wal2json, buckets=1)
+    ...     feed = debezium.Feed(session(), folder, tables=keys, decode=debezium.decode_wal2json)
     ...     for note in feed.receive(records, "monday").notes:
     ...         print(note)
     ...     feed.tables().select("table", "has_ledger").show()
@@ -133,11 +132,10 @@ class Feed(TableFeed):
         decode: Callable[[DataFrame], DataFrame] = decode_json,
         placeholder: str = PLACEHOLDER,
         complete_snapshots: bool = True,
-        buckets: int | None = None,
         storage_options: dict[str, str] | None = None,
     ) -> None:
         named = _keys(tables), _columns(columns)
-        self._settings = FeedSettings(decode, *named, placeholder, complete_snapshots, buckets)
+        self._settings = FeedSettings(decode, *named, placeholder, complete_snapshots)
         super().__init__(spark, location, storage_options)
 
     # What the shell asks for -------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from cdckit.debezium.events import OF_TABLES, EventFault
 from cdckit.debezium.snapshots import ENDED_SCHEMA, ended_snapshots, find_absences, is_absence, is_last_read
 from cdckit.debezium.table_changes import changes, common_type, distinct_types, table_rows
 from cdckit.errors import InvalidArgument
-from cdckit.ledger.kind import BUCKETS, Kind
+from cdckit.ledger.kind import Kind
 from cdckit.ledger.log_rows import visible_changes
 from cdckit.ledger.shell import WAITING
 from cdckit.ledger.table_feed import (
@@ -66,7 +66,6 @@ class FeedSettings:
         columns: By the name of a table the types of its columns, as for `changes`.
         placeholder: What the connector writes for a value that is not available.
         complete_snapshots: Whether a snapshot that ended has read all rows of its tables.
-        buckets: For new ledgers, as for `cdckit.Ledger`.
     """
 
     decode: Callable[[DataFrame], DataFrame]
@@ -74,7 +73,6 @@ class FeedSettings:
     columns: Mapping[str, Types]
     placeholder: str
     complete_snapshots: bool
-    buckets: int | None
 
     def rows(self, events: DataFrame, table: CapturedTable) -> DataFrame:
         """The rows of a table, in error where they cannot be changes."""
@@ -94,7 +92,7 @@ class FeedSettings:
         assert table.made_by is not None
         entity, fields = table.name.rsplit(".", 1)[-1], field_names(table.made_by.columns)
         keys = tuple(fields[key] for key in table.made_by.keys)
-        return Kind(entity, keys, self.buckets or BUCKETS, False, table.name)
+        return Kind(entity, keys, by_guid=False, name=table.name)
 
     def events(self, records: DataFrame) -> DataFrame:
         """The events of records, and of which table each is that is about a row or could not be read."""

@@ -39,7 +39,7 @@ from cdckit.parts.kept_folds import (
 from cdckit.parts.workers import WorkerPlan, local_frame, without_garbage_collection
 from cdckit.store import File, Snapshot, Transaction
 from cdckit.store.files import Target, Where, hold_few_rows, read_batches
-from cdckit.store.store import Tables
+from cdckit.store.store import Tables, read_note, write_note
 from cdckit.store.store import read_rows as read_table
 from cdckit.store.writing import OpenFiles, parse_report
 
@@ -50,6 +50,11 @@ PLACE = ("batch", "number")
 
 MANY_FILES = 16
 """So many files of the states of one bucket are written together."""
+
+SPREAD_BUCKETS, SPREAD_BYTES = 64, 8 << 20
+"""The states stand in so many buckets as soon as workers fold, or there are so many bytes; before, in one."""
+
+_BUCKETS_NOTE = "cdckit.folds.buckets"
 
 _TURNS = 16
 """In how many bits the turns of one commit are counted."""
@@ -221,8 +226,9 @@ class FoldedRows:
 class FoldTables:
     """What a transaction does with the folds of a door."""
 
-    def __init__(self, tables: Transaction, door: DoorFolds, buckets: int) -> None:
-        self._tables, self._door, self._buckets = tables, door, buckets
+    def __init__(self, tables: Transaction, door: DoorFolds) -> None:
+        self._tables, self._door = tables, door
+        self._cut(read_note(tables, _BUCKETS_NOTE, 1))
         self._turn = ((tables.base.version or 0) + 1) << _TURNS
         self._targets = {
             STATES: tables.target(STATES, spark_columns(_STATES), [FOLD, BUCKET]),
@@ -233,6 +239,8 @@ class FoldTables:
         """Take records that are kept: of few of them all is done by this program."""
         tables, door = self._tables, self._door
         if hold_few_rows(records):
+            if sum(file.size for file in tables.files(STATES)) > SPREAD_BYTES:
+                self._spread_states()
             target = tables.target(door.records, tables.schema(door.records))
             batches = (batch for file in records for batch in read_batches(target, file.path, door.reads))
             return self.take_rows([row for batch in batches for row in door.read(batch, door.settings)])
@@ -241,12 +249,29 @@ class FoldTables:
 
     def take_many(self, source: DataFrame, read: Callable[[pa.RecordBatch], Iterable[Any]]) -> FoldedRows:
         """Take, by workers, the rows that *read* makes of batches."""
+        self._spread_states()
         rows = WorkerPlan(source, partial(_read, read=read), spark_columns(_ROWS))
         return self._fold(FoldedRows([], self._tables.scratch(rows)))
 
     def take_rows(self, rows: Sequence[Any], *, rewrites: int = MANY_FILES) -> FoldedRows:
         """Take rows of this program; with *rewrites* of 1 nothing is left of what was known before."""
         return self._fold(FoldedRows(list(rows)), rewrites)
+
+    def _cut(self, buckets: int) -> None:
+        self._buckets = buckets
+        # Also where that stands there: who cuts the states otherwise meanwhile is in conflict.
+        write_note(self._tables, _BUCKETS_NOTE, buckets)
+
+    def _spread_states(self) -> None:
+        """Cut what is known into buckets for workers, once."""
+        if self._buckets >= SPREAD_BUCKETS:
+            return
+        tables = self._tables
+        self._cut(SPREAD_BUCKETS)
+        if files := tables.files(STATES):
+            bucket = F.pmod(F.crc32(F.col("scope").cast("binary")), F.lit(self._buckets)).cast("int")
+            states = tables.read(STATES).withColumn(BUCKET, bucket)
+            tables.swap(STATES, files, states.repartition(FOLD, BUCKET), same_rows=True)
 
     def _fold(self, rows: FoldedRows, rewrites: int = MANY_FILES) -> FoldedRows:
         home: BucketStates | None = None
@@ -335,11 +360,12 @@ def last_outcomes(tables: Snapshot | Transaction) -> DataFrame:
     return outcomes.select(*PLACE, *(F.col("last")[name].alias(name) for name in names), "about")
 
 
-def state_of(tables: Snapshot, fold: type[KeptFold], scope: str, buckets: int) -> bytes | None:
+def state_of(tables: Snapshot, fold: type[KeptFold], scope: str) -> bytes | None:
     """Read what is known of one scope; no job."""
     if not tables.has(STATES):
         return None
-    where: Where = {FOLD: [fold.name], BUCKET: [bucket_of(scope, buckets)], "scope": [scope]}
+    bucket = bucket_of(scope, read_note(tables, _BUCKETS_NOTE, 1))
+    where: Where = {FOLD: [fold.name], BUCKET: [bucket], "scope": [scope]}
     return _last_states(tables.arrow(STATES, where)).get(scope, ScopeState(scope)).state
 
 

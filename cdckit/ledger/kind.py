@@ -19,8 +19,7 @@ from cdckit.parts.values import guid
 from cdckit.store import OtherKind, Snapshot, Transaction
 from cdckit.store.store import read_note
 
-FORMAT = 3
-BUCKETS = 64
+FORMAT = 4
 _NOTE = "cdckit.ledger"
 _NO_FIELDS = T.StructType([])
 
@@ -34,6 +33,7 @@ class Kind:
         entity: The name of the kind of entity.
         keys: Its key fields, in their order.
         buckets: Into how many parts its tables are cut, by a hash of the guid.
+        grows: Whether they are cut into more when these have become large (`take_changes`).
         by_guid: Whether the changes bring their guids; None as long as none have come.
         name: Its name in a store that holds several; its tables' names begin with it.
         untyped: Its fields that are texts as they were sent (`cdckit.model.changes.UNTYPED`).
@@ -44,7 +44,8 @@ class Kind:
 
     entity: str
     keys: tuple[str, ...]
-    buckets: int
+    buckets: int = 1
+    grows: bool = True
     by_guid: bool | None = None
     name: str = ""
     untyped: tuple[str, ...] = ()
@@ -109,12 +110,15 @@ class Kind:
         return f"{_NOTE}:{self.name}" if self.name else _NOTE
 
     def note(self, transaction: Transaction) -> None:
-        """Let the store say what the ledger is."""
-        properties = {"format": FORMAT, "entity": self.entity, "keys": self.keys, "buckets": self.buckets}
+        """
+        Let the store say what the ledger is.
+
+        Also where it says so already: who has cut it into other buckets meanwhile is in conflict.
+        """
+        cut = {"buckets": self.buckets, "grows": self.grows}
+        properties = {"format": FORMAT, "entity": self.entity, "keys": self.keys, **cut}
         fields = {"untyped": self.untyped, "empty": self.empty.jsonValue(), "texts": self.texts}
-        text = json.dumps({**properties, "by_guid": self.by_guid, **fields})
-        if transaction.note_of(self._key) != text:
-            transaction.note(self._key, text)
+        transaction.note(self._key, json.dumps({**properties, "by_guid": self.by_guid, **fields}))
 
     def forget(self, transaction: Transaction) -> None:
         """Let the store know nothing of the ledger, whose tables are dropped: it is begun anew."""
@@ -125,7 +129,7 @@ class Kind:
     def with_buckets_of(self, transaction: Transaction) -> Kind:
         """The same, with what a transaction knows of its buckets and fields, if it knows it."""
         note = read_note(transaction, self._key, None)
-        return self if note is None else replace(self, buckets=note["buckets"], **_noted_fields(note))
+        return self if note is None else replace(self, **_noted_cut(note), **_noted_fields(note))
 
     def stored_kind(self, snapshot: Snapshot, buckets: int | None = None) -> Kind:
         """
@@ -143,8 +147,8 @@ class Kind:
         if note["format"] != FORMAT:
             problem = f"a ledger of format {note['format']}, which this version of cdckit does not know"
             raise OtherKind(location, f"one of format {FORMAT}", problem)
-        about = (note["entity"], tuple(note["keys"]), note["buckets"], note["by_guid"], self.name)
-        stored = Kind(*about, **_noted_fields(note))
+        about = {"by_guid": note["by_guid"], "name": self.name, **_noted_cut(note)}
+        stored = Kind(note["entity"], tuple(note["keys"]), **about, **_noted_fields(note))
         if (stored.entity, stored.keys) != (self.entity, self.keys):
             raise OtherKind(location, str(self), str(stored))
         if buckets is not None and buckets != stored.buckets:
@@ -188,6 +192,11 @@ class Kind:
 
     def __str__(self) -> str:
         return f"the ledger of {self.entity!r} by {', '.join(self.keys)}"
+
+
+def _noted_cut(note: Mapping[str, Any]) -> dict[str, Any]:
+    """What a note says of buckets, likewise."""
+    return {name: note[name] for name in ("buckets", "grows")}
 
 
 def _noted_fields(note: Mapping[str, Any]) -> dict[str, Any]:

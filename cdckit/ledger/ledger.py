@@ -24,7 +24,7 @@ from cdckit.ledger.erasure import (
     unfinished,
 )
 from cdckit.ledger.field_types import fit_changes
-from cdckit.ledger.kind import BUCKETS, Kind
+from cdckit.ledger.kind import Kind
 from cdckit.ledger.lists import apply_lists, read_lists, require_no_lists, require_share, revoke_list
 from cdckit.ledger.log_rows import require_times_stay, to_log_rows
 from cdckit.ledger.logged_batch import LoggedBatch
@@ -83,8 +83,9 @@ class Ledger:
         location: A local folder or a URI, as for `cdckit.store.Store`; new, or this ledger's.
         entity: The name of the kind of entity, as for `merge`.
         keys: Its key fields, as for `merge`.
-        buckets: Into how many parts the tables are cut; what is there already keeps its number.  64 if
-            it is not told: good for a million entities, take one more for each further 20,000.
+        buckets: Into how many parts the tables are cut, once and for all.  Without it the ledger decides: it
+            begins with one, or with what an estimate of its first changes asks for, and where a bucket
+            would have more than 32 MB of files, the next batch cuts all into four times as many.
         name: Its name in a store that holds several; the tables' names begin with it.
         storage_options: What deltalake calls so, for a URI.
 
@@ -136,7 +137,7 @@ class Ledger:
         self.location = str(location)
         self.store = Store(spark, location, storage_options)
         self._spark, self._buckets = spark, buckets
-        self._kind = Kind(entity, tuple(listed), BUCKETS if buckets is None else buckets, None, name)
+        self._kind = Kind(entity, tuple(listed), buckets or 1, buckets is None, name=name)
         self.at_commit()
 
     # Asking ----------------------------------------------------------------------------------------------
@@ -201,7 +202,7 @@ class Ledger:
 
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as folder:
-        ...     ledger = Ledger(session(), folder, entity="product", keys=["number"], buckets=1)
+        ...     ledger = Ledger(session(), folder, entity="product", keys=["number"])
         ...     monday = ledger.apply(changes.where("message_id = 'm1'")).version
         ...     _ = ledger.apply(changes.where("message_id = 'm2'"))
         ...     found = ledger.history_changes(monday).orderBy("valid_from_timestamp")
@@ -296,7 +297,7 @@ class Ledger:
             only its content is compared: one job that writes nothing.  A *gate* costs what it asks, each
             time that it is asked.  Where an entity is merged again that a row moved to, or from, what rows
             took along is found anew from the whole log, as in `merge`, and the entities for which it is
-            another are merged once more.
+            another are merged once more.  A batch that cuts a ledger into more buckets costs a `rebuild`.
         """
         require_changes(changes)
         require_gate(gate)
@@ -417,7 +418,7 @@ class Ledger:
         >>> from tempfile import TemporaryDirectory
         >>> monday = session().createDataFrame([(1, "kettle"), (2, "mug")], "id int, name string")
         >>> with TemporaryDirectory() as folder:
-        ...     ledger = Ledger(session(), folder, entity="product", keys=["id"], buckets=1)
+        ...     ledger = Ledger(session(), folder, entity="product", keys=["id"])
         ...     print(ledger.apply_list(monday, taken_at=datetime(2024, 1, 1, tzinfo=UTC)))
         ...     print(ledger.apply_list(monday.where("id = 1"), taken_at=datetime(2024, 1, 2, tzinfo=UTC)))
         ...     ledger.history().orderBy("id", "valid_from_timestamp").select(
@@ -768,7 +769,7 @@ class Ledger:
         >>> from tempfile import TemporaryDirectory
         >>> from deltalake import DeltaTable
         >>> with TemporaryDirectory() as folder:
-        ...     ledger = Ledger(session(), f"{folder}/ledger", entity="product", keys=["number"], buckets=1)
+        ...     ledger = Ledger(session(), f"{folder}/ledger", entity="product", keys=["number"])
         ...     for message in ("m1", "m2", "m3"):
         ...         _ = ledger.apply(changes.where(F.col("message_id") == message))
         ...         _ = ledger.publish(f"{folder}/products")

@@ -63,17 +63,13 @@ def to_log_rows(changes: DataFrame, kind: Kind, *, digest: bool = False) -> Data
     optional = [
         name for name in ("field_priorities", UNTIL, SNAPSHOT, MOVED, REJECT) if name in changes.columns
     ]
-    bucket = kind.bucket_column(F.col(GUID))
-    if REJECT in changes.columns:
-        # They have no entity, or one that only some of them say: one bucket would have them all.
-        anywhere = F.pmod(F.xxhash64(REJECT), F.lit(kind.buckets)).cast("int")
-        bucket = F.when(F.col(REJECT).isNull(), bucket).otherwise(anywhere)
     rows = changes if kind.by_guid else with_guid(changes, _key_digest(kind.entity, kind.keys))
     digested = [name for name in (GUID, *CHANGE_SCHEMA.fieldNames(), *optional) if name in changes.columns]
     content = _content_digest(tuple(digested), data) if digest else F.lit(0).cast("long")
     return rows.select(
         GUID,
-        bucket.alias(BUCKET),
+        # How many buckets there are is known when they are written (`with_buckets`).
+        F.lit(0).alias(BUCKET),
         _identity_digest().alias(IDENTITY),
         *CHANGE_SCHEMA.fieldNames(),
         "data",
@@ -82,6 +78,16 @@ def to_log_rows(changes: DataFrame, kind: Kind, *, digest: bool = False) -> Data
         content.alias(CONTENT),
         F.when(is_list_change(), F.unix_micros("effective_timestamp")).alias(LISTED),
     ).withMetadata("data", {**note_empty({}), **changes.schema["data"].metadata})
+
+
+def with_buckets(rows: DataFrame, kind: Kind) -> DataFrame:
+    """The rows of `to_log_rows` with the bucket of each."""
+    bucket = kind.bucket_column(F.col(GUID))
+    if REJECT in rows.columns:
+        # They have no entity, or one that only some of them say: one bucket would have them all.
+        anywhere = F.pmod(F.xxhash64(REJECT), F.lit(kind.buckets)).cast("int")
+        bucket = F.when(F.col(REJECT).isNull(), bucket).otherwise(anywhere)
+    return rows.withColumn(BUCKET, bucket)
 
 
 _ROWS_OF_A_TABLE = 2**40

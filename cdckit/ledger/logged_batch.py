@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 from cdckit.ledger.columns import BUCKET, CONTENT, EVERY, LEDGER_REJECT_SCHEMA, LISTED
 from cdckit.ledger.flat_rows import flatten_structs, nest_structs
 from cdckit.ledger.kind import Kind
-from cdckit.ledger.log_rows import with_call_numbers
+from cdckit.ledger.log_rows import with_buckets, with_call_numbers
 from cdckit.ledger.tasks import select_rows, with_columns
 from cdckit.ledger.tombstones import REFUSED_SCHEMA, VERDICT, refused_rows, with_verdicts
 from cdckit.merging.arrow_changes import GUID, SNAPSHOT
@@ -84,7 +84,7 @@ def write_batch(
     *call* is the number of the call of `Ledger.apply`, which rows of tables get.
     """
     made_for = _made_for(tables, kind, log)
-    rows = rows if call is None else with_call_numbers(rows, call)
+    rows = with_buckets(rows if call is None else with_call_numbers(rows, call), kind)
     has_rejects = REJECT in rows.columns
     beside = [CONTENT, LISTED, *([REJECT] if has_rejects else [])]
     wanted = T.StructType([*true_names(log.stored), *(rows.schema[name] for name in beside)])

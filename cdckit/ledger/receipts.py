@@ -90,7 +90,7 @@ class Receipt:
     >>> from tempfile import TemporaryDirectory
     >>> from cdckit import Ledger
     >>> with TemporaryDirectory() as folder:
-    ...     ledger = Ledger(session(), folder, entity="product", keys=["number"], buckets=1)
+    ...     ledger = Ledger(session(), folder, entity="product", keys=["number"])
     ...     _ = ledger.apply(changes)
     ...     receipt = ledger.erase(keys=[{"number": 2}], by="dana", reason="asked for by letter")
     >>> receipt.entities, [(part.table, part.rows, part.erased) for part in receipt.parts]

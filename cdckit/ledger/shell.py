@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -99,9 +99,8 @@ class WorkResult(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(ABC):
-    """What a door goes by, which its store notes: its tables are made by these, in so many *buckets*."""
+    """What a door goes by, which its store notes: its tables are made by these."""
 
-    buckets: int
     note_key: ClassVar[str]
 
     @property
@@ -111,18 +110,14 @@ class Settings(ABC):
 
     def note(self, tables: Transaction) -> None:
         """Let the store know it."""
-        write_note(tables, self.note_key, {**self.noted, "buckets": self.buckets})
+        write_note(tables, self.note_key, self.noted)
 
-    def within(self, tables: Transaction) -> Self:
-        """Take the buckets that the tables have; raises where they were made by others."""
-        note = read_note(tables, self.note_key, None)
-        if note is None:
-            return self
-        buckets = note.pop("buckets")
+    def require_same(self, tables: Transaction) -> None:
+        """Raise where the tables were made by others."""
+        note = read_note(tables, self.note_key, self.noted)
         if note != self.noted:
             needed = f"those by which the tables were made, {note}; `rebuild` goes by new ones"
             raise InvalidArgument("receive", "settings", needed, self.noted)
-        return replace(self, buckets=buckets)
 
 
 class Ledgers(dict[str, View]):

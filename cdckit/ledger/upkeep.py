@@ -23,6 +23,7 @@ from pyspark.sql import types as T
 from cdckit.ledger.bucket import Outcome, keep_up_bucket
 from cdckit.ledger.columns import (
     BUCKET,
+    EVERY,
     OPEN,
     UNBORN_SCHEMA,
     log_columns,
@@ -46,7 +47,7 @@ from cdckit.model.records import usable_changes
 from cdckit.parts import at_home
 from cdckit.parts.arguments import quoted
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.workers import reports_at_home, worker_reports
+from cdckit.parts.workers import plan_bytes, reads_few_rows, reports_at_home, worker_reports
 from cdckit.query.provenance import Messages, revoke
 from cdckit.store import File, Transaction
 from cdckit.store.columns import keeps_types, true_names
@@ -57,6 +58,13 @@ BYTES_PER_TASK = 8 << 20
 """How much a task should have to read and write, so that it is worth starting."""
 
 _LOG = logging.getLogger(__name__)
+
+BUCKET_BYTES, MOST_BUCKETS = 32 << 20, 4096
+"""How many bytes of files a bucket of a growing ledger should have, and how many buckets it has at most."""
+
+_FIRST_BUCKETS, _STORED_BYTES = 64, 4
+"""How many buckets a new ledger has if nobody can tell how much comes; and about how many bytes of log and
+history come of one byte of Parquet."""
 
 _LEAST_TASKS = 8
 """Fewer tasks than these are not worth counting: as many then as the session has cores."""
@@ -285,15 +293,55 @@ def take_changes(
         written: The same changes, if an overtaken transaction has written them: used again if they fit.
         again: Buckets of which all entities are merged again.
     """
-    upkeep = begin_upkeep(transaction, changes.kind, changes.rows.schema, log_types=changes.log_types)
-    kind, log = changes.kind, upkeep.targets.log
+    kind, is_anew = _cut(transaction, changes)
+    upkeep = begin_upkeep(transaction, kind, changes.rows.schema, log_types=changes.log_types)
+    log = upkeep.targets.log
     if written is None or not written.fits(transaction, kind, log, call):
         if written is not None:
             transaction.discard(kind.changes, written.files)
         written = write_batch(transaction, kind, log, changes.rows, call)
     written.keep_aside(transaction, kind)
-    news, buckets = upkeep.run(written.files, again=again)
-    return TakenChanges(kind, written, news, buckets)
+    news, buckets = upkeep.run(written.files, again=() if is_anew else again)
+    return TakenChanges(kind, written, news, list(range(kind.buckets)) if is_anew else buckets)
+
+
+def _cut(transaction: Transaction, changes: FittedChanges) -> tuple[Kind, bool]:
+    """
+    Give a ledger that grows the buckets that it should have; whether its tables were made anew for that.
+
+    How much comes to a new one is estimated from what the plan of its first changes reads.  Later it is known
+    what it has, and it is cut into four times as many buckets, again and again; or into few, if the first
+    ones were taken for many.
+    """
+    kind = changes.kind
+    if not kind.grows:
+        return kind, False
+    if not transaction.has(kind.changes):
+        bytes_read = plan_bytes(changes.rows)
+        if bytes_read is not None:
+            first = _enough_buckets(bytes_read * _STORED_BYTES)
+        else:
+            first = 1 if reads_few_rows(changes.rows) else _FIRST_BUCKETS
+        return replace(kind, buckets=first), False
+    tables = (kind.changes, kind.history)
+    enough = _enough_buckets(sum(file.size for name in tables for file in transaction.files(name)))
+    if enough <= kind.buckets < enough * _FIRST_BUCKETS:
+        return kind, False
+    grown = replace(kind, buckets=enough)
+    log = transaction.read(kind.changes)
+    every = F.sequence(F.lit(0), F.lit(enough - 1))
+    bucket = F.when(F.col(GUID) == EVERY, every).otherwise(F.array(grown.bucket_column(F.col(GUID))))
+    once = log.where((F.col(GUID) != EVERY) | (F.col(BUCKET) == 0)).withColumn(BUCKET, F.explode(bucket))
+    transaction.swap(kind.changes, transaction.files(kind.changes), once.repartition(BUCKET), same_rows=True)
+    begin_upkeep(transaction, grown, anew=True).run()
+    return grown, True
+
+
+def _enough_buckets(stored: int) -> int:
+    buckets = 1
+    while buckets < MOST_BUCKETS and stored > buckets * BUCKET_BYTES:
+        buckets *= 4
+    return buckets
 
 
 def apply_within(transaction: Transaction, kind: Kind, changes: DataFrame) -> list[Scope]:
@@ -307,7 +355,7 @@ def apply_within(transaction: Transaction, kind: Kind, changes: DataFrame) -> li
     kind = kind.with_buckets_of(transaction)
     rows = to_log_rows(usable_changes(changes), kind)
     taken = take_changes(transaction, fit_changes(transaction, kind, rows))
-    return read_scopes(kind, taken.buckets)
+    return read_scopes(taken.kind, taken.buckets)
 
 
 def withdraw_within(transaction: Transaction, kind: Kind, messages: DataFrame) -> list[Scope]:

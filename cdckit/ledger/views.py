@@ -57,7 +57,7 @@ class View:
     >>> from tempfile import TemporaryDirectory
     >>> from cdckit import Ledger
     >>> with TemporaryDirectory() as folder:
-    ...     ledger = Ledger(session(), folder, entity="product", keys=["number"], buckets=1)
+    ...     ledger = Ledger(session(), folder, entity="product", keys=["number"])
     ...     monday = ledger.apply(changes.where("message_id = 'm1'"), "monday").version
     ...     _ = ledger.apply(changes, "tuesday")
     ...     ledger.at_commit(monday).history().select("number", "name").orderBy("number").show()
@@ -309,7 +309,7 @@ class Pending(View):
     >>> def tell(after: Pending) -> None:
     ...     print(after.touched_history().count(), "of", after.history().count(), "versions")
     >>> with TemporaryDirectory() as folder:
-    ...     ledger = Ledger(session(), folder, entity="product", keys=["number"], buckets=1)
+    ...     ledger = Ledger(session(), folder, entity="product", keys=["number"])
     ...     _ = ledger.apply(changes.where("data.number = 1"), gate=tell)
     ...     _ = ledger.apply(changes.where("data.number = 2"), gate=tell)
     2 of 2 versions

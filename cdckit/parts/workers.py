@@ -187,23 +187,46 @@ def worker_reports(
     return [json.loads(row["report"]) for row in rows]
 
 
+_UNKNOWN_BYTES = 2**62
+"""Spark takes what it knows nothing of for so many bytes and more."""
+
+
 def _few_rows(rows: DataFrame, order: Sequence[str | Column]) -> pa.Table | None:
     """The rows in the memory of this program, if they are few; None if they are not, or nobody can tell."""
-    if _is_remote(rows.sparkSession):
-        return None
     sorted_rows = rows.coalesce(1).sortWithinPartitions(*order) if order else rows.coalesce(1)
     some = sorted_rows.limit(at_home.WORK_ROWS + 1)
-    if _bytes_read(some) > at_home.WORK_BYTES:
+    bytes_read = plan_bytes(some)
+    if bytes_read is None or bytes_read > at_home.WORK_BYTES:
         return None
     # Nobody knows how many rows come of one.
     few_rows = some.toArrow()
     return few_rows if few_rows.num_rows <= at_home.WORK_ROWS else None
 
 
-def _bytes_read(rows: DataFrame) -> int:
-    """Estimate how much a plan reads, as Spark does."""
+def plan_bytes(rows: DataFrame) -> int | None:
+    """Estimate how much a plan reads, as Spark does; None where nobody can tell, as in Spark Connect."""
+    if _is_remote(rows.sparkSession):
+        return None
+    read = sum(int(leaf.stats().sizeInBytes()) for leaf in _leaves(rows))
+    return read if read < _UNKNOWN_BYTES else None
+
+
+def reads_few_rows(rows: DataFrame) -> bool:
+    """
+    Tell whether a plan of which nobody can tell how much it reads reads few rows: a list of this program's.
+
+    Cost: a small job for each RDD that it reads; of no other source anything is read.
+    """
+    most = at_home.WORK_ROWS
+    return not _is_remote(rows.sparkSession) and all(
+        leaf.nodeName() == "LogicalRDD" and len(leaf.rdd().take(most + 1)) <= most for leaf in _leaves(rows)
+    )
+
+
+def _leaves(rows: DataFrame) -> Iterator[Any]:
+    """What a plan reads."""
     leaves = rows._jdf.queryExecution().optimizedPlan().collectLeaves()
-    return sum(int(leaves.apply(number).stats().sizeInBytes()) for number in range(leaves.size()))
+    return (leaves.apply(number) for number in range(leaves.size()))
 
 
 def reports_at_home(work: Callable[[], Iterable[dict[str, Any]]]) -> list[dict[str, Any]]:

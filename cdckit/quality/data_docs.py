@@ -128,7 +128,7 @@ def check_all(
     >>> from tempfile import TemporaryDirectory
     >>> from cdckit import Ledger
     >>> with TemporaryDirectory() as folder:
-    ...     ledger = Ledger(session(), folder, entity="product", keys=["number"], buckets=1)
+    ...     ledger = Ledger(session(), folder, entity="product", keys=["number"])
     ...     _ = ledger.apply(changes, "monday")
     ...     {name: each.rows for name, each in check_all(ledger).items()}
     {'changes': 4, 'history': 4, 'ledger': 4}

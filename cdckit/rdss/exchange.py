@@ -14,7 +14,7 @@ from cdckit.ledger.columns import BUCKET
 from cdckit.ledger.erased_files import KNOWN
 from cdckit.ledger.erasure import ForgottenEntities, Request, forget_entities, with_known
 from cdckit.ledger.fold_tables import last_outcomes, say_outcomes
-from cdckit.ledger.kind import BUCKETS, Kind
+from cdckit.ledger.kind import Kind
 from cdckit.ledger.shell import Shell, WorkResult, is_overdue
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.documents import Document, as_records
@@ -88,7 +88,6 @@ class Exchange(Shell):
         keeps_deleted: Whether this is a preservation system, which keeps what is deleted: then an object that
             was deleted can be updated and read all the same (see `with_unknown`), and `history` marks it.
         rules: The limits that messages are validated against.
-        buckets: For new ledgers, as for `cdckit.Ledger`.
 
     Raises:
         InvalidArgument: An argument is not of its form.
@@ -114,7 +113,7 @@ class Exchange(Shell):
     >>> from cdckit.model.records import RECORD_COLUMNS
     >>> sent = decoded.select(*RECORD_COLUMNS)
     >>> with TemporaryDirectory() as folder:
-    ...     exchange = Exchange(session(), folder, types=["Dataset"], buckets=1)
+    ...     exchange = Exchange(session(), folder, types=["Dataset"])
     ...     _ = exchange.receive(sent.where("offset > 0"), "monday")
     ...     print([row["error_code"] for row in exchange.rejects().orderBy("offset").collect()])
     ...     _ = exchange.receive(sent.where("offset = 0"), "tuesday")
@@ -153,7 +152,6 @@ class Exchange(Shell):
         types: Iterable[str] | None = None,
         keeps_deleted: bool = False,
         rules: Rules = RULES,
-        buckets: int | None = None,
         storage_options: dict[str, str] | None = None,
     ) -> None:
         if isinstance(types, str):
@@ -163,17 +161,17 @@ class Exchange(Shell):
         require_flag(keeps_deleted, "keeps_deleted", function="Exchange")
         if not isinstance(rules, Rules):
             raise InvalidArgument("Exchange", "rules", "an rdss.Rules", rules)
-        self._settings = Settings(kinds, keeps_deleted, rules, buckets=buckets or BUCKETS)
+        self._settings = Settings(kinds, keeps_deleted, rules)
         super().__init__(spark, location, storage_options)
 
     # What the shell asks for -------------------------------------------------------------------------------
 
     def _take(self, tables: Transaction, records: DataFrame) -> WorkResult:
-        settings = self._settings.within(tables)
-        intake = Intake(tables, settings)
+        self._settings.require_same(tables)
+        intake = Intake(tables, self._settings)
         written = intake.keep(records)
         intake.take(written)
-        settings.note(tables)
+        self._settings.note(tables)
         return WorkResult(written.rows)
 
     def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
@@ -220,7 +218,8 @@ class Exchange(Shell):
         others = [
             forget_entities(tables, other, some.withColumn(KNOWN, F.lit(True))) for other, some in elsewhere
         ]
-        parts = forget_objects(tables, self._settings.within(tables), objects, request.later)
+        self._settings.require_same(tables)
+        parts = forget_objects(tables, self._settings, objects, request.later)
         return forgotten._replace(
             parts=(*(part for result in (forgotten, *others) for part in result.parts), *parts),
             tables=tuple(name for result in (forgotten, *others) for name in result.tables),
@@ -297,9 +296,9 @@ class Exchange(Shell):
         given = as_records(self._spark, records, received_at, shell=self._door)
 
         def work(tables: Transaction) -> WorkResult:
-            settings = self._settings.within(tables)
-            noted = Intake(tables, settings).own(given, status)
-            settings.note(tables)
+            self._settings.require_same(tables)
+            noted = Intake(tables, self._settings).own(given, status)
+            self._settings.note(tables)
             return WorkResult(noted)
 
         return self._commit(work).records

@@ -99,7 +99,7 @@ def forget_objects(
     rows: list[ForgetObject | ForgetSequence] = [ForgetObject(names(uuid)) for uuid in uuids]
     rows += [ForgetSequence(names(sequence)) for sequence in sequences]
     # What was written of them before goes with the files.
-    handed = FoldTables(tables, folds, settings.buckets).take_rows(rows, rewrites=1).few
+    handed = FoldTables(tables, folds).take_rows(rows, rewrites=1).few
     # A statement about an object is behind what its sequence claims.
     left = {row.message.arrival.place: row.message for row in handed if isinstance(row, Left)}
     _remember(tables, OBJECT, uuids, later == REFUSE)

@@ -117,7 +117,7 @@ class Intake:
     # -----------------------------------------------------------------------------------------------------
 
     def _fold_tables(self) -> FoldTables:
-        return FoldTables(self._tables, self._folds, self._settings.buckets)
+        return FoldTables(self._tables, self._folds)
 
     def _decode(self, records: DataFrame) -> DataFrame:
         """Rows of `MESSAGES` for records with their places; of what was erased the places alone."""

@@ -89,7 +89,7 @@ class Settings(shell.Settings):
 
     def kind(self, object_type: ObjectType) -> Kind:
         """Describe the ledger of one type."""
-        return Kind(str(object_type), (KEY,), self.buckets, False, str(object_type))
+        return Kind(str(object_type), (KEY,), by_guid=False, name=str(object_type))
 
     def folds(self, tables: Transaction) -> DoorFolds:
         """Name what is folded in a transaction, by what was erased until now."""
@@ -180,6 +180,5 @@ def last_status(tables: Snapshot, message_id: str) -> Status | None:
     secret = read_note(tables, NAMES_NOTE, None)
     if secret is None:
         return None
-    buckets = int(read_note(tables, Settings.note_key, {})["buckets"])
-    state = state_of(tables, Identity, Names(secret).of(message_id), buckets)
+    state = state_of(tables, Identity, Names(secret).of(message_id))
     return None if state is None else Status(state.decode())

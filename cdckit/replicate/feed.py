@@ -54,7 +54,6 @@ class Feed(TableFeed):
     Args:
         spark, location, storage_options: As for `Shell`.
         tables: What is to be known of single tables beyond their metadata.
-        buckets: For new ledgers, as for `cdckit.Ledger`.
 
     Raises:
         InvalidArgument: *tables* is no mapping of names to settings.
@@ -78,7 +77,7 @@ class Feed(TableFeed):
     >>> records = session().read.parquet(samples("replicate/{metadata,schedule}.parquet"))
     >>> some = records.where("topic in ('flights.metadata', 'schedule.airlines')")
     >>> with TemporaryDirectory() as folder:
-    ...     feed = Feed(session(), folder, buckets=2)
+    ...     feed = Feed(session(), folder)
     ...     _ = feed.receive(some, "monday")
     ...     print(feed.receive(some, "monday").repeated)
     ...     feed.tables().where("has_ledger").select("task", "table", "keys").show()
@@ -109,7 +108,6 @@ class Feed(TableFeed):
         location: str | Path,
         *,
         tables: Mapping[TableName, TableSettings] | None = None,
-        buckets: int | None = None,
         storage_options: dict[str, str] | None = None,
     ) -> None:
         self._tables = dict(tables or {})
@@ -118,25 +116,24 @@ class Feed(TableFeed):
                 raise InvalidArgument(
                     "Feed", "tables", "a mapping of TableName to TableSettings", (name, settings)
                 )
-        self._buckets = buckets
         super().__init__(spark, location, storage_options)
 
     # What the shell asks for -------------------------------------------------------------------------------
 
     def _take(self, tables: Transaction, records: DataFrame) -> WorkResult:
-        intake = Intake(tables, self._tables, self._buckets)
+        intake = Intake(tables, self._tables)
         written = intake.keep(records)
         intake.take(written)
         return WorkResult(written.rows, intake.reads)
 
     def _rebuild(self, tables: Transaction, table: TableName | None = None) -> WorkResult:
-        intake = Intake(tables, self._tables, self._buckets)
+        intake = Intake(tables, self._tables)
         intake.rebuild(None if table is None else [table])
         return WorkResult(reads=intake.reads)
 
     def _kinds(self, tables: Snapshot) -> Mapping[str, Kind]:
         with_key = [table for table in feed_tables(tables, self._tables).values() if table.keys]
-        return {str(table): table.kind(self._buckets) for table in with_key}
+        return {str(table): table.kind for table in with_key}
 
     def _shown(self) -> Sequence[str]:
         return "form", "schema_id"
@@ -166,7 +163,7 @@ class Feed(TableFeed):
         snapshot = self._snapshot()
         tables = feed_tables(snapshot, self._tables)
         rows = [
-            (*table.name, table.entity, list(table.keys), snapshot.has(table.kind(self._buckets).changes))
+            (*table.name, table.entity, list(table.keys), snapshot.has(table.kind.changes))
             for table in tables.values()
         ]
         return local_frame(self._spark, rows, TABLES_SCHEMA)
@@ -203,7 +200,7 @@ class Feed(TableFeed):
         if not feed_table.keys:
             needed = "a table with a key: give it one in TableSettings(keys=...) and rebuild"
             raise InvalidArgument("table", "table", needed, str(feed_table))
-        return View(snapshot, feed_table.kind(self._buckets).stored_kind(snapshot))
+        return View(snapshot, feed_table.kind.stored_kind(snapshot))
 
     def without_key(
         self, table: str, *, task: str | None = None, server: str | None = None, schema: str | None = None

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.ledger.kind import BUCKETS, Kind
+from cdckit.ledger.kind import Kind
 from cdckit.ledger.shell import GIVEN_UP, WAITING
 from cdckit.ledger.table_feed import RECORDS, WAITING_FOR, TableIntake, waiting_schema
 from cdckit.model.records import ERROR_CODE, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA
@@ -72,9 +72,10 @@ class FeedTable:
         """The schema ids of its versions."""
         return frozenset(version.schema_id for version in self.table.versions)
 
-    def kind(self, buckets: int | None) -> Kind:
-        """Describe its ledger."""
-        return Kind(self.entity, self.keys, buckets or BUCKETS, False, str(self))
+    @property
+    def kind(self) -> Kind:
+        """Its ledger."""
+        return Kind(self.entity, self.keys, by_guid=False, name=str(self))
 
     def reads(self, address: Address) -> bool:
         """Tell whether data with this address can be of this table."""
@@ -159,11 +160,9 @@ class Intake(TableIntake):
 
     received = RECEIVED_SCHEMA
 
-    def __init__(
-        self, transaction: Transaction, settings: Mapping[TableName, TableSettings], buckets: int | None
-    ) -> None:
+    def __init__(self, transaction: Transaction, settings: Mapping[TableName, TableSettings]) -> None:
         super().__init__(transaction)
-        self._settings, self._buckets = settings, buckets
+        self._settings = settings
         self.reads.append(ZONE)
 
     def keep(self, records: DataFrame) -> WriteResult:
@@ -284,10 +283,10 @@ class Intake(TableIntake):
         if refused is not None:
             self._reject(refused, F.lit(str(table)))
         if sound is not None and table.keys:
-            self._apply(table.kind(self._buckets), changes(sound, keys=table.keys))
+            self._apply(table.kind, changes(sound, keys=table.keys))
 
     def _make_anew(self, table: FeedTable) -> None:
-        self._drop_ledger(table.kind(self._buckets), str(table))
+        self._drop_ledger(table.kind, str(table))
         received = self._read(RECORDS)
         if received is not None:
             self._add(table, received)

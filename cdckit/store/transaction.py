@@ -651,7 +651,8 @@ class Transaction:
         now = self.base.at_commit(newest, commits)
         heads = self._heads(now)
         self._require_no_conflict(now, scopes)
-        if not self._changes and not self._notes and batch is None:
+        news = {key for key, value in self._notes.items() if value != self.base.notes.get(key)}
+        if not self._changes and not news and batch is None:
             return CommitResult(self.base.version or 0)
         tables = {name: head.state for name, head in heads.items()}
         plans = {name: change.plan(tables.get(name)) for name, change in self._changes.items()}

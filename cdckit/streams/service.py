@@ -15,7 +15,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.ledger import View
 from cdckit.ledger.erasure import ForgottenEntities, Request
 from cdckit.ledger.fold_tables import PLACE, last_outcomes, say_outcomes
-from cdckit.ledger.kind import BUCKETS, Kind
+from cdckit.ledger.kind import Kind
 from cdckit.ledger.shell import MANY_FILES, ReceiveResult, Shell, WorkResult, is_overdue
 from cdckit.merging.merge import merge
 from cdckit.model.documents import Document
@@ -71,6 +71,7 @@ from cdckit.streams.service_tables import (
     RECORDS_SCHEMA,
     SEEN,
     SEEN_SCHEMA,
+    SUBSCRIPTIONS_KIND,
     TAKEN,
     Settings,
     count_batches,
@@ -79,7 +80,6 @@ from cdckit.streams.service_tables import (
     read_answers,
     read_made,
     read_messages,
-    subscriptions_kind,
     taken_after,
 )
 from cdckit.streams.type_learning import LEARNED_SCHEMA, schema_learning
@@ -97,7 +97,7 @@ StreamReader = Callable[[Snapshot, int | None], DataFrame]
 
 def subscriptions(tables: Snapshot) -> DataFrame:
     """The history of subscriptions, of which there may be none."""
-    kind = subscriptions_kind()
+    kind = SUBSCRIPTIONS_KIND
     if tables.has(kind.history):
         return View(tables, kind.stored_kind(tables)).history()
     nothing = subscription_changes(zone_changes(read_answers(tables).where(F.lit(False))))
@@ -196,8 +196,6 @@ class Service(Shell):
         spark, location, storage_options: As for `Shell`.
         databases: Those that are served; all by default (see `entity_patches`).
         most_characters, remember: As for `apply_patches`.
-        buckets: Into how many parts what is known of entities is cut: a batch reads and writes the parts of
-            the entities that it names.
 
     Raises:
         InvalidArgument: An argument is not of its form.
@@ -218,7 +216,7 @@ class Service(Shell):
     >>> made = {**mug, "request": 1, "ops": [{"op": "add", "path": "cl", "value": 25}]}
     >>> more = {**mug, "request": 2, "ops": [{"op": "inc", "path": "cl", "value": 5}]}
     >>> with TemporaryDirectory() as folder:
-    ...     service = Service(session(), folder, buckets=1)
+    ...     service = Service(session(), folder)
     ...     _ = service.receive([made], "monday", stream=streams.ENTITY_PATCHES)
     ...     monday = service.newest_batch()
     ...     _ = service.receive([more], "tuesday", stream=streams.ENTITY_PATCHES)
@@ -262,22 +260,21 @@ class Service(Shell):
         databases: Iterable[str] | None = None,
         most_characters: int = MOST_CHARACTERS,
         remember: int = REMEMBERED,
-        buckets: int = BUCKETS,
         storage_options: dict[str, str] | None = None,
     ) -> None:
         served = require_databases(databases, function="Service")
         limits = require_limits(most_characters, remember, function="Service")
-        self._settings = Settings(ServiceRules(served, *limits), buckets=buckets)
+        self._settings = Settings(ServiceRules(served, *limits))
         super().__init__(spark, location, storage_options)
 
     # What the shell asks for -------------------------------------------------------------------------------
 
     def _take(self, tables: Transaction, records: DataFrame, stream: str | None = None) -> WorkResult:
-        settings = self._settings.within(tables)
-        intake = Intake(tables, settings)
+        self._settings.require_same(tables)
+        intake = Intake(tables, self._settings)
         written = intake.keep(records, stream)
         intake.take(written.files)
-        settings.note(tables)
+        self._settings.note(tables)
         return WorkResult(written.rows)
 
     def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
@@ -297,7 +294,7 @@ class Service(Shell):
         return WorkResult()
 
     def _kinds(self, tables: Snapshot) -> Mapping[str, Kind]:
-        kind = subscriptions_kind()
+        kind = SUBSCRIPTIONS_KIND
         return {kind.entity: kind} if tables.has(kind.history) else {}
 
     def _erasable(self, tables: Snapshot) -> Mapping[str, Kind]:
@@ -312,7 +309,8 @@ class Service(Shell):
     def _forget_entities(
         self, tables: Transaction, kind: Kind, request: Request, entities: DataFrame
     ) -> ForgottenEntities:
-        return forget_named(tables, self._settings.within(tables), entities)
+        self._settings.require_same(tables)
+        return forget_named(tables, self._settings, entities)
 
     def _waiting(self, tables: Snapshot) -> DataFrame:
         waits = _responses_with_outcomes(tables).where(F.col("part_is") == WAITING)

@@ -61,16 +61,16 @@ from cdckit.streams.service_tables import (
     RESPONSES,
     SEEN,
     STREAM,
+    SUBSCRIPTIONS_KIND,
     Settings,
     known_documents,
     read_answers,
     read_made,
-    subscriptions_kind,
     table_rows,
 )
 from cdckit.streams.zones import notification_id
 
-ENTITY_KIND = Kind("entity", ENTITY, 1, False, "entity")
+ENTITY_KIND = Kind("entity", ENTITY, by_guid=False, name="entity")
 """The entities of a service, which have no ledger."""
 
 NOT_ERASED = (
@@ -201,7 +201,7 @@ class _Erasure:
 
     def _folds(self) -> FoldTables:
         # What is made anew of earlier batches says of which.
-        return FoldTables(self._tables, self._settings.folds(0), self._settings.buckets)
+        return FoldTables(self._tables, self._settings.folds(0))
 
     def _forget_acknowledged(self, theirs: DataFrame) -> list[ErasedPart]:
         """Take out which notifications of their updates devices have acknowledged."""
@@ -232,10 +232,9 @@ class _Erasure:
 
     def _forget_subscriptions(self) -> tuple[ErasedPart, ...]:
         """Take those that are subscriptions out of their ledger."""
-        kind = subscriptions_kind(self._settings.buckets)
-        if not self._tables.has(kind.history):
+        if not self._tables.has(SUBSCRIPTIONS_KIND.history):
             return ()
-        kind = kind.with_buckets_of(self._tables)
+        kind = SUBSCRIPTIONS_KIND.with_buckets_of(self._tables)
         key = {"db": F.col("db"), "subscription": F.col("entity")}
         subscribes = F.col("collection").isin(*SUBSCRIPTIONS)
         named = compute_once(self._names.where(subscribes))

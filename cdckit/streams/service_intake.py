@@ -28,12 +28,12 @@ from cdckit.streams.service_tables import (
     RECORDS_SCHEMA,
     RESPONSES,
     STREAM,
+    SUBSCRIPTIONS_KIND,
     TAKEN,
     Settings,
     count_batches,
     note_batch_count,
     read_answers,
-    subscriptions_kind,
     table_rows,
 )
 from cdckit.streams.zones import subscription_changes, zone_changes
@@ -92,7 +92,7 @@ class Intake:
         """Bring the other tables up to records that were kept."""
         if not files:
             return
-        folds = FoldTables(self._tables, self._settings.folds(self.number), self._settings.buckets)
+        folds = FoldTables(self._tables, self._settings.folds(self.number))
         run_together(self._tables.spark, partial(self._write, folds.take(files)), MADE)
         self._subscribe()
         for grown in (RECORDS, OUTCOMES):
@@ -102,7 +102,7 @@ class Intake:
         """Make everything anew from the records as they came, by the settings as they are now."""
         for name in (STATES, OUTCOMES, ANSWERS, LEARNED, RESPONSES):
             self._tables.drop(name)
-        subscriptions_kind(self._settings.buckets).forget(self._tables)
+        SUBSCRIPTIONS_KIND.forget(self._tables)
         note_batch_count(self._tables, self.number)
         self.take(self._tables.files(RECORDS))
 
@@ -116,4 +116,4 @@ class Intake:
             answers = read_answers(self._tables, where)
             if not answers.isEmpty():
                 changes = subscription_changes(zone_changes(answers))
-                apply_within(self._tables, subscriptions_kind(self._settings.buckets), changes)
+                apply_within(self._tables, SUBSCRIPTIONS_KIND, changes)

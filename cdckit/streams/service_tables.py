@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 
 from cdckit.ledger import shell
 from cdckit.ledger.fold_tables import PLACE_SCHEMA, DoorFolds, FoldedRows, last_states
-from cdckit.ledger.kind import BUCKETS, Kind
+from cdckit.ledger.kind import Kind
 from cdckit.model.records import ERROR_CODE, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA
 from cdckit.parts.arrow_types import arrow_schema, spark_columns
 from cdckit.parts.workers import WorkerPlan
@@ -97,9 +97,8 @@ class Settings(shell.Settings):
         return DoorFolds(RECORDS, READS, read_patches, Row, FOLDS, replace(self.rules, taken=taken))
 
 
-def subscriptions_kind(buckets: int = BUCKETS) -> Kind:
-    """Describe the ledger of subscriptions."""
-    return Kind("subscription", ("db", "subscription"), buckets, False, "subscription")
+SUBSCRIPTIONS_KIND = Kind("subscription", ("db", "subscription"), by_guid=False, name="subscription")
+"""The ledger of subscriptions."""
 
 
 def count_batches(tables: Tables) -> int:

@@ -32,13 +32,13 @@ def test_a_record_in_the_place_of_another_is_a_reject_and_one_behind_others_find
 
 def test_a_ledger_is_kept_by_the_keys_of_the_relay(spark: SparkSession, tmp_path: Path) -> None:
     sent = sent_of("a1:1=-10 b1:1=10 .1")
-    relay = Relay(spark, tmp_path / "one", SOURCES.values(), keys={"a": ["id"]}, buckets=1)
+    relay = Relay(spark, tmp_path / "one", SOURCES.values(), keys={"a": ["id"]})
     assert relay.receive(frame(spark, sent), 0).records == 3
     with pytest.raises(InvalidArgument, match="of sources among a, b"):
         Relay(spark, tmp_path, SOURCES.values(), keys={"c": ["id"]})
     # Of a ledger that is left out, or added, some windows would be missing.
     for keys in ({}, KEYS, {"a": ["amount"]}):
-        other = Relay(spark, tmp_path / "one", SOURCES.values(), keys=keys, buckets=1)
+        other = Relay(spark, tmp_path / "one", SOURCES.values(), keys=keys)
         with pytest.raises(InvalidArgument, match="`rebuild` goes by new ones"):
             other.receive(frame(spark, sent))
     other.rebuild()
@@ -47,7 +47,7 @@ def test_a_ledger_is_kept_by_the_keys_of_the_relay(spark: SparkSession, tmp_path
 
 def test_a_source_that_was_unknown_is_known_after_a_rebuild(spark: SparkSession, tmp_path: Path) -> None:
     sent = sent_of("a1:1=-10 b1:1=10 .1 a2:1=-15 b2:1=15 .2")
-    relay = Relay(spark, tmp_path, [SOURCES["a"]], keys={"a": ["id"]}, buckets=1)
+    relay = Relay(spark, tmp_path, [SOURCES["a"]], keys={"a": ["id"]})
     relay.receive(frame(spark, sent))
     assert {row["error_code"] for row in relay.rejects().collect()} == {"SOURCE_UNKNOWN"}
     relay = Relay(spark, tmp_path, SOURCES.values(), keys=KEYS)
@@ -65,7 +65,7 @@ def test_a_stream_gives_what_its_batches_give(
     sent = sent_of(words)
     for number, at in enumerate(range(0, len(sent), 13)):
         frame(spark, sent[at : at + 13]).write.parquet(str(tmp_path / "in" / f"{number:02}"))
-    relay = Relay(spark, tmp_path / "relay", SOURCES.values(), buckets=1)
+    relay = Relay(spark, tmp_path / "relay", SOURCES.values())
     stream: Any = spark.readStream.schema(RECORD_SCHEMA).option("maxFilesPerTrigger", 1)
     query = (
         stream.parquet(str(tmp_path / "in" / "*"))

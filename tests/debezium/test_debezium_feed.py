@@ -22,7 +22,7 @@ def test_each_record_is_in_a_ledger_waits_or_is_a_reject(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Of a table that is named, one whose records have keys, and one of which nobody knows the key."""
-    feed = debezium.Feed(spark, tmp_path, tables={"orders": ["id"]}, buckets=1)
+    feed = debezium.Feed(spark, tmp_path, tables={"orders": ["id"]})
     sent = [
         (None, event("c", "orders", {"id": 1, "price": 5})),
         (b'{"id": 1}', event("c", "items", {"id": 1, "price": 5}, types=CONNECT)),
@@ -62,7 +62,7 @@ def test_a_change_of_a_schema_says_nothing_of_the_key(spark: SparkSession, tmp_p
     source = {"name": "shop", "table": "items", "ts_ms": 1}
     change = json.dumps({"source": source, "ddl": "CREATE TABLE items", "ts_ms": 1}).encode()
     row = (b'{"id": 1}', event("c", "items", {"id": 1, "price": 5}, types=CONNECT))
-    feed = debezium.Feed(spark, tmp_path, buckets=1)
+    feed = debezium.Feed(spark, tmp_path)
     feed.receive(records(spark, [(b'{"databaseName": "shop"}', change)]))
     feed.receive(records(spark, [row], first=1))
     assert rows(feed.table("items").history(), "id", "price") == [(1, 5)]
@@ -78,7 +78,7 @@ def test_a_row_whose_key_has_an_unknown_schema_waits(spark: SparkSession, tmp_pa
         code = F.when(F.decode("key", "utf-8") == '{"id": 2}', "UNKNOWN_SCHEMA")
         return debezium.decode(of_records).withColumn("error_code", F.coalesce(code, "error_code"))
 
-    feed = debezium.Feed(spark, tmp_path, decode=decode, buckets=1)
+    feed = debezium.Feed(spark, tmp_path, decode=decode)
     sent = [(b'{"id": %d}' % key, event("c", "items", {"id": key}, types={"id": "int32"})) for key in (1, 2)]
     assert any("their schema: 1" in note for note in feed.receive(records(spark, sent)).notes)
     assert rows(feed.waiting(), "offset", "table") == [(1, None)]
@@ -95,7 +95,7 @@ def test_events_by_another_key_wait_until_somebody_says_which_counts(
         (b'{"tenant": %d, "id": 7}' % tenant, event("c", "items", {"tenant": tenant, "id": 7}, types=types))
         for tenant in (1, 2)
     ]
-    feed = debezium.Feed(spark, tmp_path, buckets=1)
+    feed = debezium.Feed(spark, tmp_path)
     feed.receive(records(spark, [before]))
     [note] = feed.receive(records(spark, after, first=1)).notes
     assert note == (
@@ -103,7 +103,7 @@ def test_events_by_another_key_wait_until_somebody_says_which_counts(
         "its ledger was made by: its records name (id) and (tenant, id): 2"
     )
     assert (feed.waiting().count(), feed.table("items").history().count()) == (2, 1)
-    feed = debezium.Feed(spark, tmp_path, tables={"items": ["tenant", "id"]}, buckets=1)
+    feed = debezium.Feed(spark, tmp_path, tables={"items": ["tenant", "id"]})
     feed.rebuild()
     assert rows(feed.table("items").history(), "tenant", "id") == [(1, 7), (2, 7)]
     assert feed.waiting().count() == 0
@@ -113,7 +113,7 @@ def test_columns_that_differ_in_case_alone_are_fields_of_their_own(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """A column that was renamed, or two of PostgreSQL in one event, stop no other table, and lose nothing."""
-    feed = debezium.Feed(spark, tmp_path, tables={"orders": ["id"]}, buckets=1)
+    feed = debezium.Feed(spark, tmp_path, tables={"orders": ["id"]})
     images: list[dict[str, Any]] = [
         {"id": 1, "price": 5},
         {"id": 1, "Price": 6},
@@ -129,9 +129,7 @@ def test_columns_that_differ_in_case_alone_are_fields_of_their_own(
 
 def test_names_of_arguments_that_nothing_has_are_told(spark: SparkSession, tmp_path: Path) -> None:
     columns = {"order": {"id": "int"}, "items": {"id": "int", "prise": "int"}}
-    feed = debezium.Feed(
-        spark, tmp_path, tables={"orders": ["id"], "items": ["id"]}, columns=columns, buckets=1
-    )
+    feed = debezium.Feed(spark, tmp_path, tables={"orders": ["id"], "items": ["id"]}, columns=columns)
     sent = [event("c", table, {"id": 1, "price": 5}) for table in ("orders", "items")]
     assert set(feed.receive(records(spark, [(None, value) for value in sent])).notes) == {
         "orders: no type is said of id, price; they are text, unless columns= says one",
@@ -143,7 +141,7 @@ def test_names_of_arguments_that_nothing_has_are_told(spark: SparkSession, tmp_p
 
 def test_a_table_of_a_feed_is_published_by_its_name(spark: SparkSession, tmp_path: Path) -> None:
     """By as much of it as is needed, and nothing happens twice; another name is refused."""
-    feed = debezium.Feed(spark, tmp_path / "feed", tables={"orders": ["id"]}, buckets=1)
+    feed = debezium.Feed(spark, tmp_path / "feed", tables={"orders": ["id"]})
     sent = [(None, event("u", "orders", {"id": 1, "price": price}, lsn=price)) for price in (5, 6)]
     feed.receive(records(spark, sent))
     commits = {feed.publish("orders", tmp_path / "orders") for _ in range(2)}

@@ -51,7 +51,7 @@ def results(spark: SparkSession, folder: Path) -> dict[str, DataFrame]:
         hub.receive(datahub.records(spark, _messages(number), received_at=NOW).repartition(2), number)
         hub.run(now=NOW)
 
-    feed = replicate.Feed(spark, folder / "feed", buckets=2)
+    feed = replicate.Feed(spark, folder / "feed")
     _stream_into(feed, spark, folder)
     return {
         "merge": whole,

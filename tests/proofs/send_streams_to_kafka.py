@@ -47,7 +47,7 @@ def send(service: streams.Service, broker: str, stream: streams.Stream) -> dict[
 
 def live(spark: SparkSession, broker: str, folder: Path) -> streams.Service:
     """A service that lives on entity-patches, by a structured stream, a few messages at a time."""
-    service = streams.Service(spark, folder / "live", databases=["my-db"], buckets=1)
+    service = streams.Service(spark, folder / "live", databases=["my-db"])
     options = {
         "kafka.bootstrap.servers": broker,
         "subscribe": streams.ENTITY_PATCHES.name,
@@ -67,7 +67,7 @@ def main(broker: str, jars: str, folder: Path) -> None:
     spark = session(
         app_name="send", memory="1g", config={"spark.jars": jars, "spark.sql.shuffle.partitions": "2"}
     )
-    service = streams.Service(spark, folder / "service", databases=["my-db"], buckets=1)
+    service = streams.Service(spark, folder / "service", databases=["my-db"])
     sample = samples("debezium_streams")
     names = ("entity-batches", "schema-patches", "connections")
     records = [spark.read.parquet(f"{sample}/{name}.parquet") for name in names]

@@ -109,7 +109,7 @@ def main(broker: str, jars: str, folder: Path) -> None:
     spark = session(
         app_name="stream", memory="1g", config={"spark.jars": jars, "spark.sql.shuffle.partitions": "2"}
     )
-    feed, hub = replicate.Feed(spark, folder / "feed", buckets=2), hub_of(spark, folder)
+    feed, hub = replicate.Feed(spark, folder / "feed"), hub_of(spark, folder)
     steps = [spark.read.parquet(str(folder / f"{name}.parquet")).cache() for name in ("feed", "hub")]
     last = max(row[0] for rows in steps for row in rows.agg({"step": "max"}).collect())
     streams: list[Stream] = []

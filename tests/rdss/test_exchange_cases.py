@@ -68,7 +68,6 @@ def seen(
         tmp_path_factory.mktemp(group),
         types=["ResearchObject"],
         keeps_deleted=group == "preservation",
-        buckets=3,
     )
     after = []
     for batch in (1, 2):

@@ -86,7 +86,7 @@ def settle(shell: Any) -> None:
 def _replicate() -> Door:
     items, others = Version({"id": "int"}), Version({"code": "int"}, keys=("code",), table="OTHERS")
     return Door(
-        lambda spark, place: replicate.Feed(spark, place, buckets=1),
+        lambda spark, place: replicate.Feed(spark, place),
         [items.md(), items.dt("INSERT", {"id": 1}), BAD, others.dt("INSERT", {"code": 1})],
         lambda feed: feed.table("ITEMS").changes(),
         ["id"],
@@ -124,7 +124,7 @@ def _databus() -> Door:
     event = {**of, **value, "opcode": "UPSERT", "key": 7}
     said = [{**event, "sequence": 5}, {**of, "sequence": 5, "srcId": -2}, {**event, "sequence": 6}]
     return Door(
-        lambda spark, place: databus.Relay(spark, place, [source], keys={"planes": ["tail"]}, buckets=1),
+        lambda spark, place: databus.Relay(spark, place, [source], keys={"planes": ["tail"]}),
         [*(json.dumps(each).encode() for each in said), BAD],
         lambda relay: relay.ledgers()["planes"].changes(),
         ["tail"],
@@ -143,7 +143,7 @@ def _rdss() -> Door:
         return found
 
     return Door(
-        lambda spark, place: rdss.Exchange(spark, place, types=["ResearchObject"], buckets=1),
+        lambda spark, place: rdss.Exchange(spark, place, types=["ResearchObject"]),
         [*whole, BAD, as_bytes(unknown)],
         lambda exchange: exchange.ledgers()["ResearchObject"].changes(),
         ["objectUUID"],
@@ -175,7 +175,7 @@ def _streams() -> Door:
 
     fields = T.StructType([T.StructField("a", T.LongType())])
     return Door(
-        lambda spark, place: streams.Service(spark, place, buckets=1),
+        lambda spark, place: streams.Service(spark, place),
         [*(json.dumps(each).encode() for each in said), BAD],
         lambda service: service.changes("C", fields),
         ["db", "zone", "entity"],
@@ -208,7 +208,7 @@ def _tables(spark: SparkSession) -> FreeDoor:
 def _debezium() -> Door:
     event = b'{"op": "c", "ts_ms": 1, "source": {"table": "%s"}, "after": {"item": %d}}'
     return Door(
-        lambda spark, place: debezium.Feed(spark, place, tables={"items": ["item"]}, buckets=1),
+        lambda spark, place: debezium.Feed(spark, place, tables={"items": ["item"]}),
         [event % (b"items", 1), BAD, event % (b"others", 1), b'{"ts_ms": 1}'],
         lambda feed: feed.table("items").changes(),
         ["item"],

@@ -37,7 +37,7 @@ def short(history: DataFrame, *names: str) -> list[tuple[Any, ...]]:
 
 
 def fed(spark: SparkSession, folder: Path, batches: Sequence[Sequence[Record]], **options: Any) -> Feed:
-    feed = Feed(spark, folder, buckets=2, **options)
+    feed = Feed(spark, folder, **options)
     for number, records in enumerate(batches):
         feed.receive(to_dataframe(spark, records), number)
     return feed

@@ -18,7 +18,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from cdckit import Ledger, datahub, rdss, replicate, session, streams
-from cdckit.ledger import Receipt
+from cdckit.ledger import Receipt, fold_tables, upkeep
 from cdckit.outputs import scd_type_2
 from cdckit.store import Store
 
@@ -27,7 +27,7 @@ NOW = datetime(2024, 2, 1, tzinfo=UTC)
 
 
 def ledger_of(spark: SparkSession, folder: Path) -> Ledger:
-    return Ledger(spark, folder / "store", entity=ENTITY, keys=KEYS, buckets=3)
+    return Ledger(spark, folder / "store", entity=ENTITY, keys=KEYS)
 
 
 def people_of(spark: SparkSession, folder: Path) -> Ledger:
@@ -35,15 +35,15 @@ def people_of(spark: SparkSession, folder: Path) -> Ledger:
 
 
 def feed_of(spark: SparkSession, folder: Path) -> replicate.Feed:
-    return replicate.Feed(spark, folder / "store", buckets=2)
+    return replicate.Feed(spark, folder / "store")
 
 
 def exchange_of(spark: SparkSession, folder: Path) -> rdss.Exchange:
-    return rdss.Exchange(spark, folder / "store", types=["ResearchObject"], buckets=1)
+    return rdss.Exchange(spark, folder / "store", types=["ResearchObject"])
 
 
 def service_of(spark: SparkSession, folder: Path) -> streams.Service:
-    return streams.Service(spark, folder / "store", buckets=2)
+    return streams.Service(spark, folder / "store")
 
 
 def hub_of(spark: SparkSession, folder: Path) -> datahub.Hub:
@@ -57,6 +57,8 @@ def hub_of(spark: SparkSession, folder: Path) -> datahub.Hub:
 
 
 def main(work: str, folder: Path) -> None:
+    # What is kept grows while it is written.
+    upkeep.BUCKET_BYTES = fold_tables.SPREAD_BYTES = 20_000
     spark = session(app_name="killed", memory="1g", config={"spark.sql.shuffle.partitions": "2"})
     programs = {
         **{"ledger": _ledger, "feed": _feed, "hub": _hub, "exchange": _exchange, "service": _service},

@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit.ledger import Ledger
+from cdckit.parts.kept_folds import bucket_of
 from support.histories import Row, change_schema, rows_to_dataframe
 from support.ledger_programs import KEYS
 
@@ -38,3 +40,19 @@ def price(number: int, day: int, value: str | None, *, operation: str = "upsert"
 
 def prices(spark: SparkSession, *changes: Row) -> DataFrame:
     return rows_to_dataframe(spark, changes, change_schema(WIDE, field_priorities=False))
+
+
+def require_order(ledger: Ledger, place: Path) -> int:
+    """Require that each row stands in the bucket of its entity; returns how many buckets there are."""
+    buckets = ledger.at_commit().kind.buckets
+    for table in ("changes", "history", "unborn"):
+        rows = DeltaTable(str(place / table)).to_pyarrow_table(columns=["guid", "ledger_bucket"]).to_pylist()
+        assert all(row["ledger_bucket"] == bucket_of(row["guid"], buckets) for row in rows if row["guid"])
+        for_all = sorted(row["ledger_bucket"] for row in rows if not row["guid"])
+        assert for_all in ([], list(range(buckets)))
+    return buckets
+
+
+def rows_of(table: DataFrame) -> list[str]:
+    """The rows as texts, in an order."""
+    return sorted(map(repr, table.select(*sorted(table.columns)).collect()))

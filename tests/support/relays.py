@@ -37,7 +37,7 @@ def sent_of(text: str, start: int = 0) -> list[Sent]:
 
 
 def relay_of(spark: SparkSession, folder: Path, *batches: Sequence[Sent]) -> Relay:
-    relay = Relay(spark, folder, SOURCES.values(), keys=KEYS, buckets=1)
+    relay = Relay(spark, folder, SOURCES.values(), keys=KEYS)
     for sent in batches:
         relay.receive(frame(spark, sent))
     return relay

@@ -259,7 +259,7 @@ def correction_form(ledger: Ledger, *, rows: int | None = None, zone: tzinfo | s
     >>> from tempfile import TemporaryDirectory
     >>> from cdckit import Ledger
     >>> with TemporaryDirectory() as folder:
-    ...     ledger = Ledger(session(), folder, entity="product", keys=["number"], buckets=1)
+    ...     ledger = Ledger(session(), folder, entity="product", keys=["number"])
     ...     _ = ledger.apply(changes)
     ...     print(repr(correction_form(ledger)).splitlines()[0])
     1: its versions

@@ -32,7 +32,7 @@ KEY = b'{"id": 1}'
 
 def test_columns_that_come_later_are_fields(spark: SparkSession, tmp_path: Path) -> None:
     """Of the type that events say, also of rows before; without one as text; what is gone stays."""
-    feed = debezium.Feed(spark, tmp_path, buckets=1)
+    feed = debezium.Feed(spark, tmp_path)
     feed.receive(records(spark, [(KEY, event("c", "items", {"id": 1, "price": 5}))]))
     assert rows(feed.table("items").history(), "id", "price") == [("1", "5")]
     sent = [(KEY, event("c", "items", {"id": 2, "price": 6}, types=CONNECT))]
@@ -58,7 +58,7 @@ def test_columns_that_come_later_are_fields(spark: SparkSession, tmp_path: Path)
 
 def test_types_without_one_in_common_are_text_as_it_was_sent(spark: SparkSession, tmp_path: Path) -> None:
     """The feed goes on, and the rows of before read alike."""
-    feed = debezium.Feed(spark, tmp_path, buckets=1)
+    feed = debezium.Feed(spark, tmp_path)
     for number, kind in enumerate(("int32", "io.debezium.time.Date")):
         said = event("c", "items", {"id": number, "price": 5}, types={"id": "int32", "price": kind})
         received = feed.receive(records(spark, [(KEY, said)], first=number))
@@ -70,7 +70,7 @@ def test_types_without_one_in_common_are_text_as_it_was_sent(spark: SparkSession
 
 def test_a_table_waits_until_somebody_names_its_key(spark: SparkSession, tmp_path: Path) -> None:
     """Given up it is a reject, and taken all the same once the key is there; another key needs `rebuild`."""
-    feed = debezium.Feed(spark, tmp_path, buckets=1)
+    feed = debezium.Feed(spark, tmp_path)
     truncate = b'{"op": "t", "ts_ms": 2, "source": {"table": "audit", "name": "shop", "ts_ms": 2}}'
     feed.receive(records(spark, [(None, event("c", "audit", {"id": 1, "price": 5})), (None, truncate)]))
     assert rows(feed.waiting(), "offset", "waiting_for") == [
@@ -80,12 +80,12 @@ def test_a_table_waits_until_somebody_names_its_key(spark: SparkSession, tmp_pat
     assert feed.expire(BEGIN + timedelta(days=1)) == 2
     codes = [(0, "TABLE_WITHOUT_KEY"), (1, "TABLE_WITHOUT_KEY")]
     assert rows(feed.rejects(), "offset", "error_code") == codes
-    named = debezium.Feed(spark, tmp_path, tables={"audit": ["id"]}, buckets=1)
+    named = debezium.Feed(spark, tmp_path, tables={"audit": ["id"]})
     named.receive(records(spark, [(None, event("c", "audit", {"id": 2, "price": 6}))], first=2))
     assert named.waiting().isEmpty()
     assert named.rejects().isEmpty()
     assert rows(named.table("audit").changes(), "arrival.offset") == [(0,), (1,), (2,)]
-    other = debezium.Feed(spark, tmp_path, tables={"audit": ["price"]}, buckets=1)
+    other = debezium.Feed(spark, tmp_path, tables={"audit": ["price"]})
     with pytest.raises(InvalidArgument, match="rebuild makes it anew by others"):
         other.receive(records(spark, [(None, event("c", "audit", {"id": 3, "price": 7}))], first=3))
     other.rebuild()
@@ -94,7 +94,7 @@ def test_a_table_waits_until_somebody_names_its_key(spark: SparkSession, tmp_pat
 
 def test_a_snapshot_that_ended_is_a_full_list_in_any_batches(spark: SparkSession, tmp_path: Path) -> None:
     """Row 2 was deleted while the connector was away.  A read that comes late says that a row was there."""
-    feed = debezium.Feed(spark, tmp_path, buckets=1)
+    feed = debezium.Feed(spark, tmp_path)
 
     def read(key: int, lsn: int, marker: str) -> tuple[bytes, bytes]:
         return KEY, event("r", "items", {"id": key, "price": lsn}, lsn=lsn, snapshot=marker, types=CONNECT)
@@ -129,7 +129,7 @@ def test_avro_waits_for_its_schema(spark: SparkSession, tmp_path: Path) -> None:
 
     def open_feed(schemas: dict[int, str]) -> debezium.Feed:
         decode = partial(debezium.decode_avro, schemas=schemas)
-        return debezium.Feed(spark, tmp_path, tables={"items": ["id"]}, decode=decode, buckets=1)
+        return debezium.Feed(spark, tmp_path, tables={"items": ["id"]}, decode=decode)
 
     feed = open_feed({8: json.dumps(row)})
     placeless = records(spark, [(None, value)]).withColumn("partition", F.lit(None).cast("int"))
@@ -164,7 +164,7 @@ def test_a_snapshot_is_no_list_while_its_records_wait_for_their_schema(
 
     def receive(*schema_ids: int, first: int, sent: list[tuple[None, bytes]]) -> list[tuple[int]]:
         decode = partial(debezium.decode_avro, schemas=dict.fromkeys(schema_ids, json.dumps(schema)))
-        feed = debezium.Feed(spark, tmp_path, tables={"items": ["id"]}, decode=decode, buckets=1)
+        feed = debezium.Feed(spark, tmp_path, tables={"items": ["id"]}, decode=decode)
         feed.receive(records(spark, sent, first=first))
         return rows(feed.table("items").history(), "id")
 
@@ -177,7 +177,7 @@ def test_a_snapshot_is_no_list_while_its_records_wait_for_their_schema(
 
 def test_a_person_is_forgotten_with_all_records(spark: SparkSession, tmp_path: Path) -> None:
     """Also an event that was sent twice, of which the ledger has one, and the tombstone behind a delete."""
-    feed = debezium.Feed(spark, tmp_path, buckets=1)
+    feed = debezium.Feed(spark, tmp_path)
     ada, bob = b'{"id": 4711}', b'{"id": 1}'
     row = {"id": 4711, "price": 5}
     sent = [
@@ -204,7 +204,7 @@ def test_a_person_is_forgotten_with_all_records(spark: SparkSession, tmp_path: P
 def test_columns_that_differ_in_case_alone_are_the_same_fields_after_rebuild(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    feed = debezium.Feed(spark, tmp_path, buckets=1)
+    feed = debezium.Feed(spark, tmp_path)
     images: list[dict[str, Any]] = [{"id": 1, "price": 5}, {"id": 1, "Price": 6}, {"id": 1, "PRICE": 7}]
     for place, image in enumerate(images):
         feed.receive(records(spark, [(KEY, event("u", "items", image, lsn=place + 1))], first=place))

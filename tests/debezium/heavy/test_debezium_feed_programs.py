@@ -29,7 +29,7 @@ def test_every_record_is_in_a_ledger_waits_or_is_a_reject(
     """Nothing is lost and nothing is wrong, in whatever batches the records come, and after `rebuild`."""
     records = Database(seed).run(24)
     expected = read_naively(records)
-    feed = debezium.Feed(spark, tmp_path, buckets=1)
+    feed = debezium.Feed(spark, tmp_path)
     chance = random.Random(seed)
     cuts = sorted({0, *chance.sample(range(1, len(records)), 3), len(records)})
     batches = [range(start, end) for start, end in itertools.pairwise(cuts)]

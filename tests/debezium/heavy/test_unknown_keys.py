@@ -32,14 +32,14 @@ def test_a_row_whose_key_has_an_unknown_schema_waits_and_is_not_deleted(
         value = event("r", "items", row, lsn=lsn, snapshot=snapshot, types=CONNECT)
         return b'{"id": %d}' % key, value
 
-    feed = debezium.Feed(spark, tmp_path, buckets=1)
+    feed = debezium.Feed(spark, tmp_path)
     feed.receive(records(spark, [read(2, 10, "true"), read(1, 10, "last")]))
-    feed = debezium.Feed(spark, tmp_path, decode=decode, buckets=1)
+    feed = debezium.Feed(spark, tmp_path, decode=decode)
     later = [read(2, 20, "true"), read(1, 20, "last")]
     assert any("their schema: 1" in note for note in feed.receive(records(spark, later, first=2)).notes)
     assert rows(feed.waiting(), "offset", "table") == [(2, None)]
     assert rows(feed.table("items").history(), "id", "price") == [(1, 20), (2, 10)]
-    feed = debezium.Feed(spark, tmp_path, buckets=1)
+    feed = debezium.Feed(spark, tmp_path)
     feed.receive(records(spark, [read(1, 30, "false")], first=4))
     assert rows(feed.table("items").history(), "id", "price") == [(1, 30), (2, 20)]
     assert (feed.rejects().count(), feed.waiting().count()) == (0, 0)
@@ -56,7 +56,7 @@ def test_what_a_snapshot_deletes_is_counted_and_can_be_turned_off(
 
     told = "rows of items that are deleted, as a snapshot did not read them: 1"
     for complete, notes, left in ((True, (told,), [2]), (False, (), [1, 2])):
-        feed = debezium.Feed(spark, tmp_path / str(complete), complete_snapshots=complete, buckets=1)
+        feed = debezium.Feed(spark, tmp_path / str(complete), complete_snapshots=complete)
         feed.receive(records(spark, [read(1, 10)]))
         assert feed.receive(records(spark, [read(2, 20)], first=1)).notes == notes
         assert rows(feed.table("items").history(), "id") == [(key,) for key in left]

@@ -22,7 +22,7 @@ from support.hub_shop import AT, SHOP, customers, order
 
 def feed(spark: SparkSession, place: Path) -> HasContracts:
     records = spark.read.parquet(samples("replicate/{metadata,schedule}.parquet"))
-    found = replicate.Feed(spark, place, buckets=1)
+    found = replicate.Feed(spark, place)
     found.receive(records.where("topic IN ('flights.metadata', 'schedule.airlines')"))
     return found
 
@@ -31,19 +31,19 @@ def relay(spark: SparkSession, place: Path) -> HasContracts:
     folder = Path(samples("databus"))
     listed = json.loads((folder / "sources.json").read_text())
     sources = [databus.Source(each["id"], each["name"], [each["schema"]]) for each in listed]
-    found = databus.Relay(spark, place, sources, keys={"airlines": ["carrier"]}, buckets=1)
+    found = databus.Relay(spark, place, sources, keys={"airlines": ["carrier"]})
     found.receive(spark.read.parquet(str(folder / "events.parquet")))
     return found
 
 
 def exchange(spark: SparkSession, place: Path) -> HasContracts:
-    found = rdss.Exchange(spark, place, types=["ResearchObject"], buckets=1)
+    found = rdss.Exchange(spark, place, types=["ResearchObject"])
     found.receive(spark.read.parquet(samples("rdss/records.parquet")))
     return found
 
 
 def service(spark: SparkSession, place: Path) -> HasContracts:
-    found = streams.Service(spark, place, buckets=1)
+    found = streams.Service(spark, place)
     found.receive(spark.read.parquet(samples("debezium_streams/entity-batches.parquet")))
     return found
 

@@ -126,7 +126,7 @@ SUBJECT: dict[str, list[str | int | float]] = {
 
 def test_an_object_and_its_messages_are_forgotten(spark: SparkSession, tmp_path: Path) -> None:
     """Its parts, repeats and reads too; made anew and sent again it does not come back, in any ledger."""
-    exchange = Exchange(spark, tmp_path, types=["ResearchObject", "Dataset"], buckets=1)
+    exchange = Exchange(spark, tmp_path, types=["ResearchObject", "Dataset"])
     exchange.note_own(frame(spark, OURS))
     exchange.receive(frame(spark, [*ABOUT_ADA[:7], *ABOUT_OTHERS[1:]]))
     exchange.receive(frame(spark, [*ABOUT_ADA[7:], ABOUT_OTHERS[0]]))
@@ -170,7 +170,7 @@ def test_rejects_that_no_ledger_has_go_too_and_parts_that_wait_once_they_are_who
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """Nobody can tell of whom a part speaks before; one that comes again is known then."""
-    exchange = Exchange(spark, tmp_path, types=["ResearchObject"], buckets=1)
+    exchange = Exchange(spark, tmp_path, types=["ResearchObject"])
     sent = [
         titled("create", 1, "09:00", BOB, "bob"),
         titled("update", 2, "10:00", UNKNOWN, "ada lovelace"),
@@ -271,7 +271,7 @@ def test_an_object_of_random_messages_is_forgotten_wherever_it_is_stopped(
     draw = Random(seed)
     subject, keeps_deleted = draw.randrange(1, 7), draw.random() < 0.3
     options: dict[str, Any] = {"types": ["ResearchObject", "Dataset"], "keeps_deleted": keeps_deleted}
-    found, plain = (Exchange(spark, tmp_path / name, buckets=2, **options) for name in ("found", "plain"))
+    found, plain = (Exchange(spark, tmp_path / name, **options) for name in ("found", "plain"))
     first = drawn_messages(draw, range(1, 41), range(6, 12), subject)
     later = drawn_messages(draw, range(41, 71), range(13, 20), subject)
     later += draw.sample(first, 10)

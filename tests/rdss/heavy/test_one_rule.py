@@ -81,10 +81,7 @@ def test_gateway_and_exchange_read_any_messages_as_one_who_reads_them_one_by_one
     assert sorted(map(repr, handled)) == sorted(map(repr, expected))
     assert Outcome.PROCESSED in counted
 
-    exchanges = {
-        name: Exchange(spark, tmp_path / name, types=["ResearchObject"], buckets=1)
-        for name in ("one", "many")
-    }
+    exchanges = {name: Exchange(spark, tmp_path / name, types=["ResearchObject"]) for name in ("one", "many")}
     cuts = {
         "one": [0, len(values)],
         "many": [0, *sorted(chance.sample(range(1, len(values)), 2)), len(values)],

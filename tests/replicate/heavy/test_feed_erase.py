@@ -38,7 +38,7 @@ def said(version: Version, operation: str, row: dict[str, Any], number: int, **o
 
 def test_an_entity_and_its_records_are_forgotten(spark: SparkSession, tmp_path: Path) -> None:
     """Made anew and sent again it does not come back; what cannot be read is named."""
-    feed, subject = Feed(spark, tmp_path, buckets=1), {"ada": ["ada lovelace", str(ADA)]}
+    feed, subject = Feed(spark, tmp_path), {"ada": ["ada lovelace", str(ADA)]}
     first = [
         record(PEOPLE.md(), 0),
         said(PEOPLE, "INSERT", {"id": ADA, "name": "ada lovelace"}, 1),
@@ -79,7 +79,7 @@ def test_an_entity_and_its_records_are_forgotten(spark: SparkSession, tmp_path: 
 def test_records_of_erased_entities_of_two_tables_may_come_in_one_batch(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    feed, subject = Feed(spark, tmp_path, buckets=1), {"ada": ["ada lovelace", str(ADA)]}
+    feed, subject = Feed(spark, tmp_path), {"ada": ["ada lovelace", str(ADA)]}
     metadata = [record(PEOPLE.md(), 0), record(LATER.md(), 1)]
     both = [
         said(PEOPLE, "INSERT", {"id": ADA, "name": "ada lovelace"}, 2),
@@ -98,7 +98,7 @@ def test_records_of_erased_entities_of_two_tables_may_come_in_one_batch(
 
 
 def test_a_record_that_speaks_of_two_goes_with_both(spark: SparkSession, tmp_path: Path) -> None:
-    feed = Feed(spark, tmp_path, buckets=1)
+    feed = Feed(spark, tmp_path)
     moved = PEOPLE.dt("UPDATE", {"id": 3, "name": "ada lovelace"}, {"id": ADA, "name": "ada lovelace"})
     rows = [record(PEOPLE.md(), 0), said(PEOPLE, "INSERT", {"id": ADA, "name": "ada lovelace"}, 1)]
     feed.receive(to_dataframe(spark, [*rows, record(moved, 2)]))

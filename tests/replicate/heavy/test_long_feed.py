@@ -224,7 +224,7 @@ def test_a_stream_gives_what_one_batch_gives_also_when_it_begins_again(
     """Files that come while it runs; the last batch is handed over once more, as after a crash."""
     records, landing = life(4), tmp_path / "landing"
     files = [records[:3], records[3:30], records[30:]]
-    feed = Feed(spark, tmp_path / "feed", buckets=2)
+    feed = Feed(spark, tmp_path / "feed")
     schema = to_dataframe(spark, []).schema
 
     def run() -> None:

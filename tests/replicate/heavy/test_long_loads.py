@@ -117,7 +117,7 @@ def test_after_a_load_the_rows_are_those_of_the_source(
     told = replicate.table_changes(records, task="shop_task", table="ITEMS").localCheckpoint()
     assert told.where("snapshot").count() > 5
     require_rows(merge(told, entity="ITEMS", keys=["id"]), task)
-    feed = Feed(spark, tmp_path, buckets=2)
+    feed = Feed(spark, tmp_path)
     batches = [chance.randrange(4) for _ in task.records]
     for number in range(4):
         some = [each for each, batch in zip(task.records, batches, strict=True) if batch == number]
@@ -137,7 +137,7 @@ def test_a_clock_that_is_set_back_changes_no_order(spark: SparkSession, tmp_path
         else:
             task.change("UPDATE" if key in now else "INSERT", key, f"{number}", number, number, clock)
             now[key] = f"{number}"
-    feed, batches = Feed(spark, tmp_path, buckets=2), [chance.randrange(3) for _ in task.records]
+    feed, batches = Feed(spark, tmp_path), [chance.randrange(3) for _ in task.records]
     for number in range(3):
         some = [each for each, batch in zip(task.records, batches, strict=True) if batch == number]
         feed.receive(to_dataframe(spark, some), number)

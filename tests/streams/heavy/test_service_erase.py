@@ -71,7 +71,7 @@ def log_of(*messages: dict[str, Any] | bytes, start: int = 0) -> list[Record]:
 
 def test_an_entity_goes_and_its_requests_stay(spark: SparkSession, tmp_path: Path) -> None:
     """And does not come back: sent again, sent anew, made anew; who shares a request with it keeps all."""
-    service = streams.Service(spark, tmp_path, buckets=1)
+    service = streams.Service(spark, tmp_path)
     wish = [{"op": "add", "path": "/", "value": {"device": "phone", "zone": "london", "updates": True}}]
     first = [
         part_of(1, wish, {**SUBSCRIPTION, "entity": "everybodys"}),
@@ -140,7 +140,7 @@ def test_an_entity_goes_and_its_requests_stay(spark: SparkSession, tmp_path: Pat
 
 @pytest.mark.soak
 def test_entities_by_what_they_were_and_those_that_are_gone(spark: SparkSession, tmp_path: Path) -> None:
-    service = streams.Service(spark, tmp_path, buckets=1)
+    service = streams.Service(spark, tmp_path)
     remove = [{"op": "remove", "path": "/"}]
     twin = {**SUBSCRIPTION, "collection": "$zoneSubscriptions"}
     people = [{**ADA, "entity": name} for name in ("ada", "bob", "cid")]
@@ -258,7 +258,7 @@ def test_entities_of_random_logs_are_forgotten_whenever_it_is_stopped(
 ) -> None:
     """Requests in several batches; it dies at a step, is called again, and all comes once more."""
     draw, log = Random(seed), personal_log(seed, 80)
-    service = streams.Service(spark, tmp_path / "one", buckets=2)
+    service = streams.Service(spark, tmp_path / "one")
     cuts = sorted({0, *draw.choices(range(len(log)), k=2), len(log)})
     for start, stop in pairwise(cuts):
         service.receive(to_records(spark, log[start:stop]))
@@ -280,7 +280,7 @@ def test_entities_of_random_logs_are_forgotten_whenever_it_is_stopped(
     assert find_remains(tmp_path / "one", TRACES) == {}
     assert of_others(service) == before
     # What is not of one entity is what it would be without her.
-    other = streams.Service(spark, tmp_path / "other", buckets=2)
+    other = streams.Service(spark, tmp_path / "other")
     other.receive(to_records(spark, without_her(log)))
     now, never = told(service), told(other)
     shared = ("entities", "schemas", "entity_types", "learned_types", "subscriptions", "devices")

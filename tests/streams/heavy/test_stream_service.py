@@ -36,7 +36,7 @@ def test_any_batches_give_what_one_gives(spark: SparkSession, tmp_path: Path, se
     arranged = {"one": [log], "three": [log[:7], log[7:31], log[31:]], "apart": apart}
     answers = {}
     for name, batches in arranged.items():
-        service = streams.Service(spark, tmp_path / name, buckets=2)
+        service = streams.Service(spark, tmp_path / name)
         for number, batch in enumerate(batches):
             records = to_records(spark, batch)
             assert service.receive(records, number).records == len(batch)
@@ -85,7 +85,7 @@ def request(number: int, *ops: dict[str, Any], part: int = 1, parts: int = 1, **
 
 
 def test_a_request_waits_for_its_parts_is_given_up_and_heals(spark: SparkSession, tmp_path: Path) -> None:
-    service = streams.Service(spark, tmp_path, databases=["d"], buckets=1)
+    service = streams.Service(spark, tmp_path, databases=["d"])
     wish = {"device": "phone", "zone": "z", "creates": True}
     where = {"collection": "$zoneSubscription", "zone": "own", "entity": "s"}
     subscribed = request(4, {"op": "add", "path": "/", "value": wish}, **where)
@@ -132,7 +132,7 @@ def test_a_topic_that_is_read_again_from_its_beginning_changes_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     # More patches of an entity than are remembered; and a record of no stream, which is given one later.
-    service = streams.Service(spark, tmp_path, buckets=1, remember=1)
+    service = streams.Service(spark, tmp_path, remember=1)
     patches = [request(1, {"op": "add", "path": "n", "value": 1})]
     patches += [request(number, {"op": "inc", "path": "n", "value": 1}) for number in (2, 3, 4)]
     used = {"db": "d", "clientid": "c", "user": "u", "device": "phone", "appVersion": "1", "begun": 1}

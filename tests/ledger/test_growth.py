@@ -1,0 +1,99 @@
+"""A ledger that is cut into more buckets as it grows says what it said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from cdckit import changes_from, merge
+from cdckit.ledger import Ledger, Pending, upkeep
+from cdckit.parts import at_home
+from support import source_order
+from support.ledgers import require_order, rows_of
+from support.source_order import Event
+
+
+@pytest.fixture
+def small_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bucket has some two files, and of the first changes it is known that they are few."""
+    monkeypatch.setattr(upkeep, "BUCKET_BYTES", 12_000)
+    monkeypatch.setattr(upkeep, "plan_bytes", lambda rows: 0)
+
+
+def days(spark: SparkSession, *rows: tuple[str, int, str]) -> DataFrame:
+    table = pd.DataFrame(rows, columns=["name", "number", "at"])
+    return changes_from(table, keys=["number"], sequence_by="at")
+
+
+@pytest.mark.usefixtures("small_buckets")
+def test_a_truncate_ends_what_is_in_every_bucket(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger(spark, tmp_path, entity="row", keys=source_order.KEYS)
+    first = [*(Event(0, "c", at, at, at, "a") for at in range(1, 9)), Event(0, "t", 40, 40)]
+    assert ledger.apply(source_order.changes(spark, list(enumerate(first)))).news == 9
+    monkeypatch.setattr(upkeep, "BUCKET_BYTES", 2_000)
+    late = [Event(0, "c", at, at, at, "b") for at in range(20, 40)]
+    assert ledger.apply(source_order.changes(spark, list(enumerate(late, 9)))).news == 20
+    assert require_order(ledger, tmp_path) > 4
+    assert ledger.changes().count() == 29
+    is_there = "valid_to_timestamp IS NULL AND NOT deleted_indicator"
+    assert ledger.history().where(is_there).isEmpty()
+    merged = merge(ledger.changes(), entity="row", keys=source_order.KEYS)
+    assert rows_of(ledger.history()) == rows_of(merged)
+
+
+@pytest.mark.usefixtures("small_buckets")
+def test_who_began_before_it_was_cut_begins_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also about an entity in whose bucket nothing was, and nothing is."""
+    ledger, other = (Ledger(spark, tmp_path, entity="product", keys=["number"]) for _ in range(2))
+    ledger.apply(days(spark, ("mug", 1, "2024-01-01 00:00:00")))
+    asked: list[int] = []
+
+    def gate(after: Pending) -> None:
+        asked.append(after.kind.buckets)
+        if len(asked) == 1:
+            monkeypatch.setattr(upkeep, "BUCKET_BYTES", 1_500)
+            other.apply(days(spark, ("mug", 1, "2024-01-02 00:00:00")))
+            monkeypatch.setattr(upkeep, "BUCKET_BYTES", 1 << 20)
+
+    ledger.apply(days(spark, *(("cup", number, "2024-01-03 00:00:00") for number in range(2, 9))), gate=gate)
+    assert (asked[0], asked[1] > 1) == (1, True)
+    assert require_order(ledger, tmp_path) == asked[1]
+    assert ledger.history().where("valid_to_timestamp IS NULL").count() == 8
+
+
+def test_a_new_one_has_buckets_for_what_comes(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows are many if nobody can tell how many they are, until it is seen what they were."""
+    table = days(spark, *(("mug", number, "2024-01-01 00:00:00") for number in range(9)))
+    unknown = spark.createDataFrame(table.collect(), table.schema)
+    monkeypatch.setattr(at_home, "WORK_ROWS", 8)
+
+    def buckets_of(name: str, *given: DataFrame) -> list[int]:
+        ledger = Ledger(spark, tmp_path / name, entity="product", keys=["number"])
+        return [(ledger.apply(each), require_order(ledger, tmp_path / name))[1] for each in given]
+
+    assert buckets_of("unknown", unknown, table) == [64, 1]
+    assert buckets_of("few", table) == [1]
+    monkeypatch.setattr(at_home, "WORK_ROWS", 9)
+    assert buckets_of("a list", unknown) == [1]
+    monkeypatch.setattr(upkeep, "BUCKET_BYTES", 1_000)
+    (many,) = buckets_of("many", table)
+    assert many > 4
+
+
+def test_as_many_as_were_asked_for_stay(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "BUCKET_BYTES", 1_000)
+    ledger = Ledger(spark, tmp_path, entity="product", keys=["number"], buckets=2)
+    for day in ("2024-01-01 00:00:00", "2024-01-02 00:00:00"):
+        ledger.apply(days(spark, *(("mug", number, day) for number in range(9))))
+        assert require_order(ledger, tmp_path) == 2
