@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,8 @@ from cdckit.parts.arguments import StreamBatch, require_batch, require_instant, 
 from cdckit.parts.instants import microseconds
 from cdckit.parts.json_text import as_json
 from cdckit.parts.workers import local_frame
+
+_LOG = logging.getLogger(__name__)
 
 Document = Mapping[str, Any] | str | bytes
 """A message: a dictionary, or JSON text, or its bytes."""
@@ -89,7 +92,7 @@ def files(spark: SparkSession, path: str | Path, pattern: str = "*.json") -> Dat
     Args:
         spark: The session.
         path: The folder, anywhere that Spark can read.
-        pattern: The names to take.
+        pattern: The names to take; of those that begin with `_` or `.` Spark takes none, whatever it says.
 
     Returns:
         One row per file, in the columns of `cdckit.model.RECORD_SCHEMA`: `value` is what the file
@@ -110,6 +113,10 @@ def files(spark: SparkSession, path: str | Path, pattern: str = "*.json") -> Dat
     +-----------------+--------------------+
     <BLANKLINE>
     """
+    passed_over = [file.name for file in Path(path).glob(pattern) if file.name.startswith(("_", "."))]
+    if passed_over:
+        sentence = "files() passes over %s: Spark takes names that begin with _ or . for its own; rename them"
+        _LOG.warning(sentence, ", ".join(sorted(passed_over)))
     contents = spark.read.format("binaryFile").option("pathGlobFilter", pattern).load(str(path))
     name = F.element_at(F.split("path", "/"), -1)
     return contents.select(

@@ -139,13 +139,15 @@ def changes_from(
     Returns:
         One row per row of the table, and for each truncate one for each entity that it ends
         (`cdckit.model.CHANGE_SCHEMA`); `reject` is null but in rejects.  Without *message*, `message_id` is
-        the source and a digest of the row, its place and its time, so that equal rows are one message and a
-        table that is read again says nothing new; the place of a row is a part of it only where that is its
-        order: in pandas, without *sequence_by*.  Of rows with one entity, time and sequence the later one
-        counts in pandas, also if it says once more what another one has replaced; in Spark one that is the
-        same in every run, but arbitrary.  `arrival.timestamp`, which `as_known` goes by, is when a row was
-        sequenced if that is a time, by its type or as ISO 8601 text; else its effective time, as if it had
-        been known from the beginning.
+        the source and a digest of the row, its place, its time and how it was read (as a delete, or with
+        which of the columns), so that equal rows are one message and a table that is read again, and not
+        otherwise, says nothing new: also one that says again what another one has replaced since, at the
+        same time, unless *message* tells the two apart.  The place of a row is a part of it only where that
+        is its order: in pandas, without *sequence_by*.  Of rows with one entity, time and sequence the later
+        one counts in pandas, also if it says once more what another one has replaced; in Spark one that is
+        the same in every run, but arbitrary.  `arrival.timestamp`, which `as_known` goes by, is when a row
+        was sequenced if that is a time, by its type or as ISO 8601 text; else its effective time, as if it
+        had been known from the beginning.
 
         Of two tables of one source that speak of an entity at one instant, the one that a `Ledger` took later
         counts, or that `union_changes` was given later.  Sequences of two forms are a tie, which is decided
@@ -356,6 +358,7 @@ def _read(frame: AnyTable, *, priority: int, **arguments: Any) -> _Read:
         "row": row,
         "place": (row if sequence is None else F.lit(0)).cast("string"),
         "returns": none,
+        "reading": _reading(call, given),
         "message": none if message is None else call.text(message, "message"),
         "source": call.source(given.source),
         "deletes": call.condition(given.apply_as_deletes, "apply_as_deletes"),
@@ -424,6 +427,21 @@ def _cells(
             value = F.when(~is_empty, value)
         cells[name] = _Cell(value, is_said)
     return cells
+
+
+def _reading(call: Call, given: SimpleNamespace) -> Column:
+    """
+    What the call says of which values of a row count; null where it says nothing.
+
+    Names of the call, not the fields that it makes: a column that the table gets is no other reading.
+    """
+    said = [] if given.empty_texts == "value" else [given.empty_texts]
+    for argument in ("column_list", "except_column_list", "ignore_null_updates"):
+        columns = getattr(given, argument)
+        if columns is not None and columns is not False:
+            names = "all" if columns is True else " ".join(sorted(call.listed(columns, argument)))
+            said.append(f"{argument} {names}")
+    return F.lit("\n".join(said) or None).cast("string")
 
 
 def _ignored(call: Call, columns: bool | Sequence[str | Column], fields: Sequence[str]) -> list[str]:

@@ -35,10 +35,11 @@ class Words(NamedTuple):
 
 
 def with_digest(statements: DataFrame) -> DataFrame:
-    """Add `digest`, of what a row says and of what it is sequenced by."""
+    """Add `digest`, of what a row says, how it was read, and what it is sequenced by."""
     times = [as_text(F.col(name), T.TimestampType()) for name in ("effective_timestamp", UNTIL)]
     # Null adds nothing to the text: the digest of most rows is that of a table without ends or returns.
-    identity = ("sequence", times[0], "place", "content", times[1], "returns")
+    deletes = F.when(F.col("deletes"), "deletes")
+    identity = ("sequence", times[0], "place", "content", times[1], "returns", deletes, "reading")
     return statements.withColumn("digest", F.md5(F.concat_ws("\n", *identity)))
 
 

@@ -456,8 +456,13 @@ def test_files_of_one_name_and_time_in_two_folders_are_two_messages(
     assert a.message_identifier == archive.message_identifier != b.message_identifier
 
 
-def test_the_names_of_files_are_chosen_by_a_pattern(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_names_of_files_are_chosen_by_a_pattern(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "a.json").write_text("1")
     (tmp_path / "a.txt").write_text("2")
     assert [row["value"] for row in rows_of(files(spark, str(tmp_path), "*.txt"))] == [b"2"]
     assert rows_of(files(spark, tmp_path, "*.csv")) == []
+    (tmp_path / "_late.txt").write_bytes(b"3")
+    assert len(rows_of(files(spark, tmp_path, "*.txt"))) == 1
+    assert "passes over _late.txt" in caplog.text

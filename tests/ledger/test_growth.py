@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import changes_from, merge
+from cdckit import merge
 from cdckit.ledger import Ledger, Pending, upkeep
 from cdckit.parts import at_home
 from support import source_order
-from support.ledgers import require_order, rows_of
+from support.ledgers import opened, price, prices, require_order, rows_of
 from support.source_order import Event
 
 
@@ -21,11 +20,6 @@ def small_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bucket has some two files, and of the first changes it is known that they are few."""
     monkeypatch.setattr(upkeep, "BUCKET_BYTES", 12_000)
     monkeypatch.setattr(upkeep, "plan_bytes", lambda rows: 0)
-
-
-def days(spark: SparkSession, *rows: tuple[str, int, str]) -> DataFrame:
-    table = pd.DataFrame(rows, columns=["name", "number", "at"])
-    return changes_from(table, keys=["number"], sequence_by="at")
 
 
 @pytest.mark.usefixtures("small_buckets")
@@ -51,18 +45,18 @@ def test_who_began_before_it_was_cut_begins_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also about an entity in whose bucket nothing was, and nothing is."""
-    ledger, other = (Ledger(spark, tmp_path, entity="product", keys=["number"]) for _ in range(2))
-    ledger.apply(days(spark, ("mug", 1, "2024-01-01 00:00:00")))
+    ledger, other = (opened(spark, tmp_path, buckets=None) for _ in range(2))
+    ledger.apply(prices(spark, price(1, 1, "a")))
     asked: list[int] = []
 
     def gate(after: Pending) -> None:
         asked.append(after.kind.buckets)
         if len(asked) == 1:
             monkeypatch.setattr(upkeep, "BUCKET_BYTES", 1_500)
-            other.apply(days(spark, ("mug", 1, "2024-01-02 00:00:00")))
+            other.apply(prices(spark, price(1, 2, "b")))
             monkeypatch.setattr(upkeep, "BUCKET_BYTES", 1 << 20)
 
-    ledger.apply(days(spark, *(("cup", number, "2024-01-03 00:00:00") for number in range(2, 9))), gate=gate)
+    ledger.apply(prices(spark, *(price(number, 3, "c") for number in range(2, 9))), gate=gate)
     assert (asked[0], asked[1] > 1) == (1, True)
     assert require_order(ledger, tmp_path) == asked[1]
     assert ledger.history().where("valid_to_timestamp IS NULL").count() == 8
@@ -72,20 +66,19 @@ def test_a_new_one_has_buckets_for_what_comes(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows are many if nobody can tell how many they are, until it is seen what they were."""
-    table = days(spark, *(("mug", number, "2024-01-01 00:00:00") for number in range(9)))
+    table = prices(spark, *(price(number, 1, "a") for number in range(9)))
     unknown = spark.createDataFrame(table.collect(), table.schema)
-    monkeypatch.setattr(at_home, "WORK_ROWS", 8)
 
     def buckets_of(name: str, *given: DataFrame) -> list[int]:
-        ledger = Ledger(spark, tmp_path / name, entity="product", keys=["number"])
+        ledger = opened(spark, tmp_path / name, buckets=None)
         return [(ledger.apply(each), require_order(ledger, tmp_path / name))[1] for each in given]
 
+    monkeypatch.setattr(at_home, "WORK_ROWS", 8)
     assert buckets_of("unknown", unknown, table) == [64, 1]
-    assert buckets_of("few", table) == [1]
     monkeypatch.setattr(at_home, "WORK_ROWS", 9)
     assert buckets_of("a list", unknown) == [1]
     monkeypatch.setattr(upkeep, "BUCKET_BYTES", 1_000)
-    (many,) = buckets_of("many", table)
+    (many,) = buckets_of("large ones", table)
     assert many > 4
 
 
@@ -93,7 +86,7 @@ def test_as_many_as_were_asked_for_stay(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upkeep, "BUCKET_BYTES", 1_000)
-    ledger = Ledger(spark, tmp_path, entity="product", keys=["number"], buckets=2)
-    for day in ("2024-01-01 00:00:00", "2024-01-02 00:00:00"):
-        ledger.apply(days(spark, *(("mug", number, day) for number in range(9))))
+    ledger = opened(spark, tmp_path, buckets=2)
+    for day in (1, 2):
+        ledger.apply(prices(spark, *(price(number, day, "a") for number in range(9))))
         assert require_order(ledger, tmp_path) == 2

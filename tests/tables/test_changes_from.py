@@ -57,6 +57,31 @@ def test_fields_are_the_keys_and_what_is_listed_or_left(spark: SparkSession) -> 
     assert fields(except_column_list=["op", "at"]) == ["id", "name", "price"]
 
 
+def test_a_table_that_is_read_otherwise_says_something_else(spark: SparkSession) -> None:
+    """With other columns, or with the deletes that were forgotten; read as before it is no news."""
+    rows = pd.DataFrame({"id": [1, 2], "op": ["I", "D"], "name": ["mug", "cup"], "price": [5, 7]}).assign(
+        at=DAY[0]
+    )
+
+    frame = spark.createDataFrame(rows)
+
+    def read(**options: Any) -> DataFrame:
+        return changes_from(frame, keys=["id"], sequence_by="at", **options)
+
+    names, prices = read(column_list=["name"]), read(column_list=["price"])
+    forgotten, told = (
+        read(except_column_list=["op", "at"], **more) for more in ({}, {"apply_as_deletes": "op = 'D'"})
+    )
+    assert versions(union_changes(names, prices, names), "name", "price") == [
+        *((1, 1, False, "mug", 5), (2, 1, False, "cup", 7)),
+    ]
+    assert versions(union_changes(forgotten, told), "name", "price") == [
+        *((1, 1, False, "mug", 5), (2, 1, True, None, None)),
+    ]
+    ids = [row[0] for said in (forgotten, told) for row in said.select("message_id").collect()]
+    assert len(set(ids)) == 3
+
+
 # Order --------------------------------------------------------------------------------------------------
 
 
