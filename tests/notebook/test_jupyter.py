@@ -1,186 +1,158 @@
-"""In a real kernel: frames that show themselves, nothing red, work that is seen and can be interrupted."""
+"""In IPython, as in a notebook: frames that show themselves, work that is seen and can be interrupted."""
 
 from __future__ import annotations
 
+import builtins
 import os
 import re
-import subprocess
+import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
-from math import inf
-from pathlib import Path
-from queue import Empty
+from threading import Timer
 from typing import Any
 
 import pytest
-from jupyter_client.manager import KernelManager
+from IPython.core.displaypub import CapturingDisplayPublisher
+from IPython.core.interactiveshell import InteractiveShell
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from traitlets.config import Config
 
-from cdckit.errors import InvalidArgument
-from cdckit.notebook.options import Options
-
-SECONDS = 120
-SLOW = """
-def wait(batches):
-    import time
-    for batch in batches:
-        time.sleep({seconds})
-        yield batch
-
-slow = spark.range(0, 2, 1, 2).mapInArrow(wait, "id long")
-"""
-JOBS = """
-import json
-from urllib.request import urlopen
-context = spark.sparkContext
-url = f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/jobs"
-with urlopen(url) as answer:
-    jobs = json.load(answer)
-{job["description"] for job in jobs}, context.uiWebUrl.split("/")[2].split(":")[0]
-"""
-
-
-class Kernel:
-    """A kernel that runs one cell after the other, and the messages that each sends."""
-
-    def __init__(self, folder: Path) -> None:
-        # What the tests tell their JVM is not what a notebook tells its own.
-        env = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_GATEWAY")}
-        self.manager = KernelManager(kernel_name="python3")
-        self.manager.start_kernel(cwd=str(folder), env={**env, "PYTHONPATH": os.getcwd()})
-        self.client = self.manager.client()
-        self.client.start_channels()
-        self.client.wait_for_ready(timeout=SECONDS)
-
-    def run(self, code: str, *, interrupted: bool = False) -> list[tuple[str, Any]]:
-        """What the cell sends: kind and content; *interrupted* two seconds after it has begun."""
-        sent = self.client.execute(code)
-        found, stop = [], inf
-        while True:
-            if interrupted and time.monotonic() > stop:
-                self.manager.interrupt_kernel()
-                interrupted = False
-            message: Any = None
-            with suppress(Empty):
-                message = self.client.get_iopub_msg(timeout=0.2 if interrupted else SECONDS)
-            if message is None or message["parent_header"].get("msg_id") != sent:
-                continue
-            if message["msg_type"] == "execute_input":
-                stop = time.monotonic() + 2
-            if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
-                return found
-            found.append((message["msg_type"], message["content"]))
-
-    def end(self) -> None:
-        self.client.stop_channels()
-        self.manager.shutdown_kernel(now=True)
+from cdckit import show
+from cdckit.errors import InvalidArgument, MissingColumns
+from cdckit.notebook import jupyter
+from cdckit.notebook.options import Options, options
+from cdckit.outputs.scd import ScdType4
 
 
 @pytest.fixture
-def kernel(tmp_path: Path) -> Iterator[Kernel]:
-    found = Kernel(tmp_path)
-    yield found
-    found.end()
+def shell(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """IPython, which knows `%load_ext cdckit`, and leaves nothing behind in this process."""
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    for name in ("__IPYTHON__", "display", "get_ipython"):
+        monkeypatch.setattr(builtins, name, None, raising=False)
+    on_interrupt = signal.getsignal(signal.SIGINT)
+    made = InteractiveShell(config=Config({"HistoryManager": {"enabled": False}}))
+    made.display_pub = CapturingDisplayPublisher()
+    made.run_cell("%load_ext cdckit")
+    yield made
+    signal.signal(signal.SIGINT, on_interrupt)
+    if (session := SparkSession.getActiveSession()) is not None:
+        session.sparkContext.setLocalProperty("spark.jobGroup.id", None)
 
 
-def of(kind: str, found: list[tuple[str, Any]]) -> list[Any]:
-    return [content for each, content in found if each == kind]
-
-
-IN_IPYTHON = """
-from IPython.core.interactiveshell import InteractiveShell
-shell = InteractiveShell()
-for each in {cells!r}:
-    shell.run_cell(each)
-"""
-
-
-def shown(*cells: str) -> str:
-    """What these cells write in IPython, without its colours; in a process of its own."""
-    program = IN_IPYTHON.format(cells=["%load_ext cdckit", *cells])
-    written = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout.decode()
-    return re.sub("\x1b\\[[0-9;]*m", "", written)
-
-
-def test_an_error_of_ours_is_shown_at_the_line_that_a_reader_wrote() -> None:
+def test_an_error_of_ours_is_shown_at_the_line_that_a_reader_wrote(
+    shell: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     """None of our own lines stand in between; `%tb` has them all, and other errors are as ever."""
-    wrong = "from cdckit import Priority\ndef mine():\n    return Priority('high')\nmine()"
-    next_cell = "print('next cell')"
-    ours, whole, other = shown(wrong, next_cell, "%tb", next_cell, "1 / 0").split("next cell\n")
+
+    def shown(cell: str) -> str:
+        shell.run_cell(cell)
+        return re.sub("\x1b\\[[0-9;]*m", "", capsys.readouterr().out)
+
+    ours = shown("from cdckit import Priority\ndef mine():\n    return Priority('high')\nmine()")
     assert "return Priority('high')" in ours
     assert "InvalidArgument" in ours
     assert "arguments.py" not in ours
-    assert "arguments.py" in whole
-    assert "ZeroDivisionError" in other
+    assert "arguments.py" in shown("%tb")
+    assert "ZeroDivisionError" in shown("1 / 0")
 
 
-@pytest.mark.jvm
-def test_a_kernel(kernel: Kernel) -> None:
-    begun = kernel.run("from cdckit import options, session\nspark = session(memory='1g', ui=True)")
-    assert of("stream", begun) == [] == of("error", begun)
+def forms(shell: Any, value: object) -> dict[str, str]:
+    """What a notebook gets of the value that ends a cell, by kind."""
+    found: dict[str, str] = shell.display_formatter.format(value)[0]
+    return found
 
-    rows = "spark.createDataFrame([(1, None)], 'number int, name string')"
-    [shown] = of("execute_result", kernel.run(rows))
-    assert shown["data"]["text/plain"] == "number  name\n1       NULL\n(1 row)"
-    assert '<td style="text-align:right' in shown["data"]["text/html"]
 
-    named = "from cdckit.outputs.scd import ScdType4\nScdType4(spark.range(1), spark.range(2))"
-    [shown] = of("execute_result", kernel.run(named))
-    assert shown["data"]["text/plain"] == "current\nid\n0\n(1 row)\n\nhistory\nid\n0\n1\n(2 rows)"
-    assert shown["data"]["text/html"].count("<table") == 2
-
-    [shown] = of("execute_result", kernel.run("spark.readStream.format('rate').load()"))
-    assert shown["data"] == {"text/plain": "DataFrame[timestamp: timestamp, value: bigint]"}
-
-    # Spark's own pages name the job of the table above, and only this machine reaches them.
-    [told] = of("execute_result", kernel.run(JOBS))
-    assert told["data"]["text/plain"] == "({'show 20 rows'}, 'localhost')"
-
+def test_a_frame_that_ends_a_cell_shows_itself(
+    spark: SparkSession, shell: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = forms(shell, spark.createDataFrame([(1, None)], "number int, name string"))
+    assert rows["text/plain"] == "number  name\n1       NULL\n(1 row)"
+    assert '<td style="text-align:right' in rows["text/html"]
+    of_two = forms(shell, ScdType4(spark.range(1), spark.range(2)))
+    assert of_two["text/plain"] == "current\nid\n0\n(1 row)\n\nhistory\nid\n0\n1\n(2 rows)"
+    assert of_two["text/html"].count("<table") == 2
+    stream = forms(shell, spark.readStream.format("rate").load())
+    assert stream == {"text/plain": "DataFrame[timestamp: timestamp, value: bigint]"}
     # A table of somebody else's, and whoever wants no job for a frame: Spark's own words.
-    foreign = "spark.range(1).withColumnRenamed('id', 'guid')"
-    for words in (foreign, "options.eager = False\nspark.range(1)"):
-        [shown] = of("execute_result", kernel.run(words))
-        assert list(shown["data"]) == ["text/plain"]
-        assert shown["data"]["text/plain"].startswith("DataFrame[")
+    foreign = forms(shell, spark.range(1).withColumnRenamed("id", "guid"))
+    monkeypatch.setattr(options, "eager", False)
+    for words in (foreign, forms(shell, spark.range(1))):
+        assert list(words) == ["text/plain"]
+        assert words["text/plain"].startswith("DataFrame[")
 
-    # What fails only when it is shown: our sentence, and little else.
-    ours = "options.eager = True\nfrom cdckit import show\nfrom pyspark.sql import functions as F\n"
-    ours += "wrong = spark.range(1).select(F.raise_error(F.lit('merge() needs a key.')))\n"
-    worker = "from cdckit.errors import MissingColumns\ndef fail(batches):\n    "
-    worker += "raise MissingColumns('f', ['a'], ['b'])\n    yield\n"
-    worker += "wrong = spark.range(1).mapInArrow(fail, 'id long')\n"
-    for how in ("wrong", "show(wrong)"):
-        [error] = of("error", kernel.run(ours + how))
-        assert error["evalue"] == "merge() needs a key."
-        assert len("".join(error["traceback"]).splitlines()) <= 3
-        [error] = of("error", kernel.run(worker + how))
-        assert error["evalue"] == "f() needs the columns a; the DataFrame has b."
-        assert error["traceback"][0].startswith("MissingColumns: f() needs")
-    assert "Traceback" in "".join(of("error", kernel.run("%tb"))[0]["traceback"])
 
-    kernel.run(SLOW.format(seconds=2))
-    seen = kernel.run("slow.count()")
-    first, *_ = of("display_data", seen)
-    assert re.fullmatch(r"Spark: \d of 2 tasks, [12] s", first["data"]["text/plain"])
+def test_what_fails_when_it_is_shown_is_one_sentence(
+    spark: SparkSession, shell: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(batches: Any) -> Any:
+        raise MissingColumns("f", ["a"], ["b"])
+        yield
+
+    of_spark = spark.range(1).select(F.raise_error(F.lit("merge() needs a key.")))
+    of_a_worker = spark.range(1).mapInArrow(fail, "id long")
+    for wrong, told in (
+        (of_spark, "merge() needs a key."),
+        (of_a_worker, "MissingColumns: f() needs the columns a; the DataFrame has b."),
+    ):
+        for value in (wrong, show(wrong)):
+            assert forms(shell, value)["text/html"] == ""
+            sentence, more = capsys.readouterr().out.splitlines()
+            assert (sentence.endswith(told), more) == (True, "(All of it: %tb)")
+    shell.run_cell("%tb")
+    assert "Traceback" in capsys.readouterr().out
+
+
+def slow(spark: SparkSession, seconds: float) -> DataFrame:
+    """Two tasks, each of which takes so long."""
+
+    def wait(batches: Any) -> Any:
+        for batch in batches:
+            time.sleep(seconds)
+            yield batch
+
+    return spark.range(0, 2, 1, 2).mapInArrow(wait, "id long")
+
+
+def test_work_that_takes_long_is_seen_and_a_cell_s_line_is_its_own(
+    spark: SparkSession, shell: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An update of the line of another cell would change those of all cells before it."""
+    monkeypatch.setattr(jupyter, "_PATIENCE", 0.05)
+    monkeypatch.setattr(jupyter, "_PAUSE", 0.05)
+    monkeypatch.setattr(options, "progress", True)
+    sent = shell.display_pub.outputs
+    shell.push({"slow": slow(spark, 0.3), "options": options})
+    shell.run_cell("slow.count()")
+    first = sent[0]
+    assert re.fullmatch(r"Spark: \d of 2 tasks, \d s", first["data"]["text/plain"])
     assert re.match(r'<progress value="\d" max="2"', first["data"]["text/html"])
-    assert of("update_display_data", seen)[-1]["data"] == {"text/plain": ""}
-    # The line of another cell is another one: an update would change those of all cells before it.
-    other, *_ = of("display_data", kernel.run("slow.count()"))
-    assert other["transient"]["display_id"] != first["transient"]["display_id"]
-    assert of("display_data", kernel.run("options.progress = False\nslow.count()")) == []
+    assert (sent[-1]["data"], sent[-1]["update"]) == ({"text/plain": ""}, True)
+    assert {each["transient"]["display_id"] for each in sent} == {first["transient"]["display_id"]}
+    before = len(sent)
+    shell.run_cell("slow.count()")
+    assert not sent[before].get("update")
+    assert sent[before]["transient"]["display_id"] != first["transient"]["display_id"]
+    before = len(sent)
+    shell.run_cell("options.progress = False\nslow.count()")
+    assert len(sent) == before
 
-    kernel.run(SLOW.format(seconds=60))
-    [error] = of("error", kernel.run("slow.count()", interrupted=True))
-    assert error["ename"] == "KeyboardInterrupt"
-    active = "len(spark.sparkContext.statusTracker().getActiveJobsIds())"
-    # The answer to the call that was interrupted is nobody's.
-    left = kernel.run(f"import time\nwhile {active}:\n    time.sleep(0.1)\nspark.range(7).count()")
-    assert of("execute_result", left)[0]["data"]["text/plain"] == "7"
 
-    failed = kernel.run("spark.range(1).mapInArrow(lambda batches: 1 / 0, 'id long').count()")
-    assert [error["ename"] for error in of("error", failed)] == ["PythonException"]
-    assert of("stream", failed) == []
+def test_a_cell_that_is_interrupted_stops_its_jobs_and_the_next_one_works(
+    spark: SparkSession, shell: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to the call that was interrupted is nobody's."""
+    monkeypatch.setattr(options, "progress", False)
+    shell.push({"slow": slow(spark, 60), "spark": spark})
+    Timer(1.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    begun = time.monotonic()
+    assert isinstance(shell.run_cell("slow.count()").error_in_exec, KeyboardInterrupt)
+    active = "spark.sparkContext.statusTracker().getActiveJobsIds()"
+    left = shell.run_cell(f"import time\nwhile {active}:\n    time.sleep(0.1)\nspark.range(7).count()")
+    assert left.result == 7
+    assert time.monotonic() - begun < 30
 
 
 def test_an_option_that_there_is_not_is_refused() -> None:
