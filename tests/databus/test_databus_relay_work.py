@@ -72,7 +72,7 @@ WORDS = st.tuples(SIGNS, st.integers(0, 9)).map(lambda pair: f"{pair[0]}{pair[1]
 
 
 @pytest.mark.drawn
-@settings(**examples(25, soak=2_000), deadline=None)
+@settings(**examples(10, soak=2_000), deadline=None)
 @given(
     st.lists(st.tuples(WORDS, st.integers(1, 2)), min_size=1, max_size=30),
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4)), min_size=1, max_size=5),

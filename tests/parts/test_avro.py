@@ -703,7 +703,7 @@ def branches(draw: st.DrawFn, depth: int, names: list[int]) -> tuple[Any, st.Sea
 
 
 @pytest.mark.drawn
-@settings(**examples(200, soak=10_000), suppress_health_check=list(HealthCheck))
+@settings(**examples(60, soak=10_000), suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_whatever_is_written_is_read_as_fastavro_reads_it(data: st.DataObject) -> None:
     """In no more bytes than were foreseen: of the schema alone, and of what the native reader gives."""

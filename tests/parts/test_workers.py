@@ -106,12 +106,15 @@ def test_few_rows_are_worked_on_at_home_and_others_by_workers(
     assert not said(rows)[0]
 
 
-def test_a_plan_that_reads_much_is_not_looked_at(spark: SparkSession) -> None:
+def test_a_plan_that_reads_much_is_not_looked_at(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Though few rows come of it: to find them, all would have to be read by one task."""
+    monkeypatch.setattr(at_home, "WORK_BYTES", 1_000)
     few = spark.createDataFrame(pa.table({"n": [5, 4], "third": [2, 1]}))
     assert said(few)[0]
-    assert not said(few.join(spark.range(1_000_000), F.col("n") == F.col("id"), "left_semi"))[0]
-    few_of_many = spark.range(1_000_000).where("id < 3").selectExpr("id AS n", "id AS third")
+    assert not said(few.join(spark.range(1_000), F.col("n") == F.col("id"), "left_semi"))[0]
+    few_of_many = spark.range(1_000).where("id < 3").selectExpr("id AS n", "id AS third")
     assert not said(few_of_many)[0]
 
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit.errors import InvalidArgument
-from cdckit.quality import check_all
+from cdckit.quality import check_all, data_docs
 from support.suites import told, views
 
 NAMED = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "name"}}
@@ -54,9 +54,21 @@ def test_of_two_logs_beside_a_history_none_is_taken(spark: SparkSession) -> None
         check_all(asked)
 
 
+NAMES = ["a/b", "a\\b", "A_B", "a:b", "50%", "a b", "é#?*", "..", "x" * 300, "x" * 299 + "y"]
+
+
+def test_every_name_is_that_of_a_file_of_its_own() -> None:
+    """Also where files whose names differ in case are one, and where names are long."""
+    files = data_docs._file_names(NAMES)
+    assert [*files] == sorted(NAMES)
+    assert len({name.casefold() for name in files.values()}) == len(NAMES)
+    assert [name for name in files.values() if set(name) & set("/\\:%#?*")] == []
+    assert max(len(name.encode()) for name in files.values()) <= 210
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of modules that Great Expectations imports
 def test_every_answer_has_a_page_whatever_it_is_called(products: DataFrame, tmp_path: Path) -> None:
-    names = ["a/b", "a\\b", "A_B", "a:b", "50%", "a b", "é#?*", "..", "x" * 300, "x" * 299 + "y"]
+    names = ["a/b", "A_B", "é#?*", "..", "x" * 300]
     other = {**SUITE, "name": "of mine/this: year"}
     found = check_all({name: (products, other if name == "a/b" else SUITE) for name in names}, docs=tmp_path)
     assert [*found] == names

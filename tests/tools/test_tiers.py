@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
@@ -112,6 +113,7 @@ RUNS = {
     "spends by two": ["-n", "2"],
     "spends in full": ["--tier", "full"],
 }
+PLUGINS = ["-p", "xdist", "-p", "_hypothesis_pytestplugin", "-p", "tools.tiers"]
 # One process for all runs, since its imports take seconds: each run reads the file anew.
 ONE_AFTER_THE_OTHER = """
 import json, sys
@@ -136,11 +138,15 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
             (folder / "heavy").mkdir()
             (folder / "heavy" / "test_heavy.py").write_text("def test_heavy(): pass")
         (folder / "none.ini").write_text("[pytest]\naddopts = --strict-markers\n")
-        plugin = ["-p", "tools.tiers", "-c", str(folder / "none.ini")]
+        plugin = [*PLUGINS, "-c", str(folder / "none.ini")]
         runs.append((name, [*plugin, *options, str(folder)]))
     command = [sys.executable, "-c", ONE_AFTER_THE_OTHER]
     given = json.dumps(runs)
-    done = subprocess.run(command, cwd=ROOT, input=given, capture_output=True, text=True, check=False)
+    # Each worker of xdist would import all plugins that are installed, and what they need.
+    env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(
+        command, cwd=ROOT, env=env, input=given, capture_output=True, text=True, check=False
+    )
     parts = [part.split("\n") for part in done.stdout.split("run: ")[1:]]
     return {part[0]: part[1:] for part in parts}
 
