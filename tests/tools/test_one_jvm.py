@@ -73,8 +73,17 @@ def test_what_a_notebook_leaves_does_not_touch_the_next(tmp_path: Path) -> None:
     write(tmp_path / "10_leaves.ipynb", LEAVES, "FALLBACK\nTrue True\n")
     write(tmp_path / "11_finds.ipynb", FINDS, FOUND)
     (tmp_path / "conftest.py").write_text(CONFTEST)
-    options = ["--nbval", "-q", "-p", "no:cacheprovider", "-c", f"{ROOT}/pyproject.toml"]
+    options = [
+        "-p",
+        "nbval.plugin",
+        "--nbval",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        f"{ROOT}/pyproject.toml",
+    ]
     command = [sys.executable, "-m", "pytest", *options, f"--rootdir={tmp_path}", str(tmp_path)]
-    env = {**os.environ, "CDCKIT_PROGRESS": "0"}
+    env = {**os.environ, "CDCKIT_PROGRESS": "0", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     assert "4 passed" in done.stdout, done.stdout + done.stderr
