@@ -261,12 +261,13 @@ def test_tables_that_one_snapshot_read_are_two_messages(spark: SparkSession) -> 
 def test_changes_of_a_transaction_that_say_no_number(spark: SparkSession) -> None:
     """OpenLogReplicator says the SCN of the commit alone, of all changes of a transaction."""
     source = {"connector": "oracle", "name": "o", "schema": "s", "table": "t", "scn": "500", "ts_ms": 1000}
-    read = {"op": "r", "after": {"id": 1, "v": "old"}, "source": source | {"scn": "400", "snapshot": "last"}}
-    values = ["a", "b", "a"]
-    events = [{"op": "u", "after": {"id": 1, "v": value}, "source": source} for value in values]
-    found = history_of(spark, [read, *events], id="int32", v="string")
-    assert [row["v"] for row in found][-1] == "a"
-    assert [row["v"] for row in history_of(spark, [read, *events[:2]], id="int32", v="string")][-1] == "b"
+    load = source | {"scn": "400", "snapshot": "last"}
+    loaded = [{"op": "r", "after": {"id": number, "v": "old"}, "source": load} for number in (1, 2)]
+    said = [(1, "a"), (2, "a"), (1, "b"), (2, "b"), (1, "a")]
+    events = [{"op": "u", "after": {"id": number, "v": v}, "source": source} for number, v in said]
+    ids = [1, 2, *(number for number, _ in said)]
+    found = history_of(spark, [*loaded, *events], ids, id="int32", v="string")
+    assert {row["id"]: row["v"] for row in found} == {1: "a", 2: "b"}
     # A key that changes is a delete and a create that name each other, of one move.
     values = [
         json.dumps({"op": "d", "before": {"id": 1, "v": "a"}, "source": source}).encode(),
