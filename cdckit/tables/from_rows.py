@@ -358,7 +358,6 @@ def _read(frame: AnyTable, *, priority: int, **arguments: Any) -> _Read:
         "row": row,
         "place": (row if sequence is None else F.lit(0)).cast("string"),
         "returns": none,
-        "reading": _reading(call, given),
         "message": none if message is None else call.text(message, "message"),
         "source": call.source(given.source),
         "deletes": call.condition(given.apply_as_deletes, "apply_as_deletes"),
@@ -371,6 +370,7 @@ def _read(frame: AnyTable, *, priority: int, **arguments: Any) -> _Read:
     kinds = T.StructType([table.frame.schema[name] for name in table.columns])
     columns |= {
         "sequence": sequence_text,
+        "reading": _reading(call, given),
         "outside_years": _outside_years(table, fields, parts),
         "content": as_text(F.struct(*(F.col(quoted(name)) for name in table.columns)), kinds),
         "lacks_key": reduce(and_, (cells[name].value.isNull() for name in key_names)),
