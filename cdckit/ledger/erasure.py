@@ -456,12 +456,11 @@ def _require_all_moves(entities: DataFrame, tables: Transaction, kind: Kind) -> 
     moves = log.where(F.col(MOVED).isNotNull()).select(
         side("old_key").alias("old"), side("new_key").alias("new")
     )
-    asked = entities.select(F.col(GUID).alias("asked"))
-    for column, other in (("old", "new"), ("new", "old")):
-        leading = moves.join(asked, F.col(column) == F.col("asked"), "left_semi")
-        outside = leading.join(asked, F.col(other) == F.col("asked"), "left_anti").count()
-        if outside:
-            raise MovedEntities(outside)
+    for name in ("old", "new"):
+        asked = entities.select(F.col(GUID).alias(name), F.lit(True).alias(f"{name} is asked"))
+        moves = moves.join(asked, name, "left")
+    if outside := moves.where("NOT `old is asked` <=> `new is asked`").count():
+        raise MovedEntities(outside)
 
 
 # What becomes of the files --------------------------------------------------------------------------------

@@ -14,8 +14,9 @@ from cdckit.ledger.kind import Kind
 from cdckit.ledger.receipts import ErasedPart
 from cdckit.merging.arrow_changes import GUID
 from cdckit.parts.arguments import quoted
+from cdckit.parts.workers import compute_once
 from cdckit.store import File, Transaction
-from cdckit.store.files import files_holding, sum_digests, to_signed
+from cdckit.store.files import files_holding, hold_few_rows, sum_digests, to_signed
 
 PLACE = "place"
 _CHOSEN = "is chosen"
@@ -104,22 +105,28 @@ def rewrite_rows(
     if not files:
         return []
     rows = tables.read(name, files=files)
-    count, before = _summary(rows, rows.join(named, is_chosen, "left"))
+    marked = rows.join(named, is_chosen, "left").select(*map(quoted, rows.columns), _CHOSEN)
+    if hold_few_rows(files):
+        marked = compute_once(marked, few=True) or marked
+    count, before = _summary(rows, marked)
     if not count:
         return []
+    others, theirs = (
+        marked.where(f"{quoted(_CHOSEN)} IS {state}").drop(_CHOSEN) for state in ("NULL", "NOT NULL")
+    )
     parts = list(files[0].partition)
 
     def together(some: DataFrame) -> DataFrame:
         # Else each task would write a small file of each part.
         return some.repartition(*map(quoted, parts)) if parts else some
 
-    added = list(tables.swap(name, files, together(rows.join(named, is_chosen, "left_anti"))).files)
+    added = list(tables.swap(name, files, together(others)).files)
     # These alone are read again: of those that are changed, what they were found by may be gone.
     now = tables.read(name, files=added) if added else rows.limit(0)
     _, after = _summary(rows, now.withColumn(_CHOSEN, F.lit(None)))
     if change is not None:
-        theirs = change(rows.join(named, is_chosen, "left_semi"))
-        added += tables.append(name, together(theirs.select(*map(quoted, rows.columns)))).files
+        changed = change(theirs).select(*map(quoted, rows.columns))
+        added += tables.append(name, together(changed)).files
     tables.discard(name, files)
     removed = tuple(file.path for file in files)
     rows_before = sum(file.rows for file in files)

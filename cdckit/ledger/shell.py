@@ -39,7 +39,7 @@ from cdckit.parts.arguments import require_batch_id, require_instant
 from cdckit.parts.calls import checked_calls
 from cdckit.parts.public_calls import called_function
 from cdckit.parts.values import time_between
-from cdckit.parts.workers import describe_step
+from cdckit.parts.workers import compute_once, describe_step
 from cdckit.store import Snapshot, Store, Transaction
 from cdckit.store.commits import KIND
 from cdckit.store.erasure import forget_past
@@ -221,7 +221,9 @@ class Shell(ABC):
         if done.unknown or not done.found:
             return done
         more = self._places(tables, kind, entities)
-        named = places if more is None else places.unionByName(more).distinct()
+        # Each table beside the ledgers is asked for them several times.
+        named = compute_once(places if more is None else places.unionByName(more).distinct())
+        assert named is not None
         for ledger in self._kinds(tables.base).values():
             require_alone(named, tables, ledger)
         parts = (*done.parts, *self._forget(tables, named))

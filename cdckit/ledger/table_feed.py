@@ -26,6 +26,7 @@ from cdckit.model.records import (
     RECORD_SCHEMA,
     REJECT_SCHEMA,
 )
+from cdckit.parts.workers import compute_once
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import Tables, read_rows, read_some
 from cdckit.store.transaction import Scope
@@ -182,10 +183,11 @@ class TableIntake:
     def _finish(self, written: WriteResult) -> None:
         """Let records of entities that were erased be their places alone, and write small files together."""
         if self._erased:
-            places = reduce(DataFrame.unionByName, self._erased).distinct()
+            places = compute_once(reduce(DataFrame.unionByName, self._erased).distinct())
             # A record that waited has come into the table with an earlier batch.
             among = None if self._has_healed else list(written.files)
-            rewrite_places(self._transaction, RECORDS, places, without_values, among)
+            if places is not None:
+                rewrite_places(self._transaction, RECORDS, places, without_values, among)
         for grown in (RECORDS, REJECTS):
             if self._transaction.has(grown):
                 self._transaction.compact(grown, files=MANY_FILES)
