@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+from pyspark.sql.conversion import LocalDataToArrowConversion
+from pyspark.sql.types import StructType
 
 from cdckit.parts import at_home
 
@@ -23,6 +25,30 @@ def as_spark_connect() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ClassicDataFrame, "withColumns", refuse_none)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def local_rows() -> Iterator[None]:
+    """
+    Rows of a list are a part of the plan, as Spark Connect makes them.
+
+    Else Spark cannot tell how many bytes they are, and whatever cdckit does at home with few rows (see
+    `parts.at_home`) would be done by workers: where a test means that, it asks for `by_workers`.
+    """
+    create = SparkSession.createDataFrame
+
+    def create_local(
+        spark: SparkSession, data: Any, schema: Any = None, *more: Any, **named: Any
+    ) -> DataFrame:
+        if isinstance(data, list | tuple) and isinstance(schema, str | StructType):
+            kind = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+            data, schema = LocalDataToArrowConversion.convert(data, kind, use_large_var_types=False), kind
+        frame: DataFrame = create(spark, data, schema, *more, **named)
+        return frame
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SparkSession, "createDataFrame", create_local)
         yield
 
 

@@ -26,6 +26,7 @@ from cdckit.model.history import VALID_FROM, VALID_TO
 from cdckit.parts.arguments import quoted
 from cdckit.parts.instants import microseconds
 from cdckit.parts.values import comparable
+from cdckit.parts.workers import compute_once
 from cdckit.store import Snapshot, Store
 from cdckit.store.columns import as_columns, renamed_columns
 from cdckit.store.commits import ERASED
@@ -157,13 +158,12 @@ class _History:
     def put_changes(self, then: Snapshot, table: PublishedTable | CatalogueTable, shown: Shown) -> bool:
         """Write the rows of entities whose versions have changed; False if another writer was faster."""
         name = self.kind.history
-        touched = history_changes(then, self.now, self.kind).select(GUID).distinct().persist()
-        try:
-            versions = self.now.read(name, files=files_about(touched, self.now.files(name)))
-            some = versions.join(touched, GUID, "left_semi").select(*map(quoted, versions.columns))
-            return table.put_changes(self.apply_form(some), touched, shown)
-        finally:
-            touched.unpersist()
+        changed = history_changes(then, self.now, self.kind).select(GUID).distinct()
+        computed = compute_once(changed)
+        touched = changed.limit(0) if computed is None else computed
+        versions = self.now.read(name, files=files_about(touched, self.now.files(name)))
+        some = versions.join(touched, GUID, "left_semi").select(*map(quoted, versions.columns))
+        return table.put_changes(self.apply_form(some), touched, shown)
 
 
 def _form_number(form: Form) -> int:

@@ -26,7 +26,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.history import OPEN_END
 from cdckit.parts.arguments import quoted
-from cdckit.parts.workers import WorkerPlan
+from cdckit.parts.workers import worker_reports
 from cdckit.store.columns import storable_columns, stored_names
 from cdckit.store.erasure import forget_versions
 from cdckit.store.errors import ForeignChange
@@ -377,21 +377,18 @@ def _split_files(rows: DataFrame, size: int) -> DataFrame:
 
 
 def files_about(guids: DataFrame, files: list[File]) -> list[File]:
-    """The files that can hold rows of these entities; a job, which workers do."""
+    """The files that can hold rows of these entities; a job."""
     if len(files) < 2:
         return files
     bounds = [((file.low.get(GUID) or "").encode(), file.high.get(GUID)) for file in files]
     ends = [(low, None if high is None else high.encode()) for low, high in bounds]
-    numbers = WorkerPlan(
-        guids, partial(_find_files, bounds=ends), T.StructType().add("number", T.IntegerType()), large=True
-    )
-    # As many rows as there are files, at most.
-    return [files[row["number"]] for row in numbers.rows().distinct().collect()]
+    reports = worker_reports(guids, partial(_find_files, bounds=ends), large=True)
+    return [files[number] for number in sorted({number for report in reports for number in report["files"]})]
 
 
 def _find_files(
     batches: Iterable[pa.RecordBatch], bounds: list[tuple[bytes, bytes | None]]
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[dict[str, list[int]]]:
     for batch in batches:
         sought = sorted(batch.column(0).cast(pa.large_binary()).to_pylist())
         numbers = []
@@ -399,7 +396,7 @@ def _find_files(
             first = bisect_left(sought, low)
             if first < len(sought) and (high is None or sought[first] <= high):
                 numbers.append(number)
-        yield pa.record_batch({"number": pa.array(numbers, pa.int32())})
+        yield {"files": numbers}
 
 
 def _read_mark(text: str | None) -> dict[str, Any]:
