@@ -41,7 +41,7 @@ def local_rows() -> Iterator[None]:
     def create_local(
         spark: SparkSession, data: Any, schema: Any = None, *more: Any, **named: Any
     ) -> DataFrame:
-        if isinstance(data, list | tuple) and isinstance(schema, str | StructType):
+        if isinstance(data, list) and data and isinstance(schema, str | StructType):
             kind = StructType.fromDDL(schema) if isinstance(schema, str) else schema
             data, schema = LocalDataToArrowConversion.convert(data, kind, use_large_var_types=False), kind
         frame: DataFrame = create(spark, data, schema, *more, **named)

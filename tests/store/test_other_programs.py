@@ -469,7 +469,7 @@ def test_a_flipped_bit_is_never_served_as_truth(store: Store, place: Path) -> No
         add(store, "log", number)
     expected = held(store, "log")
     logs = sorted((place / "log" / "_delta_log").iterdir())
-    for path in chance.choices([*logs, *(place / "log").glob("*.parquet")], k=120):
+    for path in chance.choices([*logs, *(place / "log").glob("*.parquet")], k=60):
         content = path.read_bytes()
         flipped(path, chance)
         try:
