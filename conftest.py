@@ -27,6 +27,8 @@ pytest_plugins = ["tools.tiers"]
 
 jvm_calls.install()
 
+ADAPTIVE = "spark.sql.adaptive.enabled"
+
 CHANGES = """
     'upsert' 2024-01-01T09:00:00Z m1 1 1 kettle
     'upsert' 2024-01-01T09:00:00Z m1 2 2 mug
@@ -48,7 +50,8 @@ def spark() -> Iterator[SparkSession]:
     running = cdckit.session(
         app_name="cdckit-tests",
         memory="2g",
-        config={"spark.master": "local[1]", "spark.sql.shuffle.partitions": "4"},
+        # As in a small session: to plan anew after each shuffle takes a sixth of a test's time.
+        config={"spark.master": "local[1]", "spark.sql.shuffle.partitions": "4", ADAPTIVE: "false"},
     )
     # Else Spark walks the stack for each RDD, to say of its jobs at which line of Spark they were begun.
     for form in ("callSite.short", "callSite.long"):
@@ -59,14 +62,19 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(autouse=True)
 def _generated_code(request: pytest.FixtureRequest) -> Iterator[None]:
-    """The smoke test of each door, and the examples of each question, go by generated code."""
+    """
+    The smoke test of each door, and the examples of each question, go by generated code and adaptive plans.
+    """
     node = request.node
     is_question = isinstance(node, DoctestItem) and node.dtest.name.startswith("cdckit.query")
     if not is_question and node.get_closest_marker("smoke") is None:
         yield
         return
-    with with_generated_code(request.getfixturevalue("spark")):
+    spark = request.getfixturevalue("spark")
+    spark.conf.set(ADAPTIVE, "true")
+    with with_generated_code(spark):
         yield
+    spark.conf.set(ADAPTIVE, "false")
 
 
 @pytest.fixture(autouse=True)

@@ -214,7 +214,7 @@ def test_a_sound_history_is_one_query(spark: SparkSession, sound: DataFrame) -> 
     finally:
         context.setLocalProperty("spark.jobGroup.id", None)
         history.unpersist()
-    # With adaptive execution a stage is a job; one query for each sentence would be 17 of them at least.
+    # One query for each sentence would be 17 of them at least.
     assert len(jobs_of(spark, "checking")) <= 4
 
 
