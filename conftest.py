@@ -45,13 +45,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
     """The one local session of the tests and the examples, made when the first asks for it."""
+    # To plan anew after each shuffle takes a sixth of a test's time; the soak goes as a user's work does.
+    adaptive = {ADAPTIVE: str(pytestconfig.option.tier == "soak").lower()}
     running = cdckit.session(
         app_name="cdckit-tests",
         memory="2g",
-        # As in a small session: to plan anew after each shuffle takes a sixth of a test's time.
-        config={"spark.master": "local[1]", "spark.sql.shuffle.partitions": "4", ADAPTIVE: "false"},
+        config={"spark.master": "local[1]", "spark.sql.shuffle.partitions": "4", **adaptive},
     )
     # Else Spark walks the stack for each RDD, to say of its jobs at which line of Spark they were begun.
     for form in ("callSite.short", "callSite.long"):
@@ -71,10 +72,11 @@ def _generated_code(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     spark = request.getfixturevalue("spark")
+    before = spark.conf.get(ADAPTIVE, "true")
     spark.conf.set(ADAPTIVE, "true")
     with with_generated_code(spark):
         yield
-    spark.conf.set(ADAPTIVE, "false")
+    spark.conf.set(ADAPTIVE, str(before))
 
 
 @pytest.fixture(autouse=True)

@@ -29,7 +29,7 @@ def as_spark_connect() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def local_rows() -> Iterator[None]:
+def local_rows(pytestconfig: pytest.Config) -> Iterator[None]:
     """
     Rows of a list are a part of the plan, as Spark Connect makes them.
 
@@ -48,7 +48,9 @@ def local_rows() -> Iterator[None]:
         return frame
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SparkSession, "createDataFrame", create_local)
+        # The soak goes as a user's work does.
+        if pytestconfig.option.tier != "soak":
+            patch.setattr(SparkSession, "createDataFrame", create_local)
         yield
 
 

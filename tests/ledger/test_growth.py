@@ -67,7 +67,7 @@ def test_a_new_one_has_buckets_for_what_comes(
 ) -> None:
     """Rows are many if nobody can tell how many they are, until it is seen what they were."""
     table = prices(spark, *(price(number, 1, "a") for number in range(9)))
-    unknown = spark.createDataFrame(table.collect(), table.schema)
+    unknown = spark.createDataFrame(spark.sparkContext.parallelize(table.collect(), 1), table.schema)
 
     def buckets_of(name: str, *given: DataFrame) -> list[int]:
         ledger = opened(spark, tmp_path / name, buckets=None)
