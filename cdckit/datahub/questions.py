@@ -23,6 +23,7 @@ from cdckit.model.history import DELETED, VALID_FROM, VALID_TO, business_fields
 from cdckit.parts.arguments import quoted, require_columns, require_fields, require_instant
 from cdckit.parts.instants import parse_instant
 from cdckit.query.as_of import as_of
+from cdckit.query.entity_keys import is_entity
 from cdckit.store import Snapshot
 
 _PROPERTIES = ("entity", "timestamp", "where", "fields", "deletes")
@@ -166,12 +167,12 @@ class TargetView(View):
 
     def changes(self, key: Key | None = None) -> DataFrame:
         """The changes of which the history is made, with their `guid`; of one entity, with a *key*."""
-        changes = self._state.derived.changes(self.kind.entity).withMetadata(GUID, {KEYS: [*self.kind.keys]})
-        return _keep_entity(changes, key, "data.")
+        changes = self._state.derived.changes(self.kind.entity)
+        return self._keep_entity(changes, key).withMetadata(GUID, {KEYS: [*self.kind.keys]})
 
     def history(self, key: Key | None = None) -> DataFrame:
         """Every version, in the columns that `merge` gives; of one entity, with a *key*."""
-        return _keep_entity(self._state.history(self.kind.entity), key)
+        return self._keep_entity(self._state.history(self.kind.entity), key)
 
     def as_of(self, valid_at: datetime, key: Key | None = None, *, deletes: bool = False) -> DataFrame:
         """The version of each entity that was in force at an instant, as `View.as_of`."""
@@ -182,10 +183,12 @@ class TargetView(View):
         log, history = self.changes(), self.history()
         return {"changes": (log, "changes"), "history": (history, "history"), "ledger": (history, "ledger")}
 
-
-def _keep_entity(rows: DataFrame, key: Key | None, within: str = "") -> DataFrame:
-    if isinstance(key, str):
-        return rows.where(F.col(GUID) == key)
-    for name, value in (key or {}).items():
-        rows = rows.where(F.col(within + quoted(name)).eqNullSafe(F.lit(value)))
-    return rows
+    def _keep_entity(self, rows: DataFrame, key: Key | None) -> DataFrame:
+        """The rows of one entity: all of them, also those that do not say its key, or said another one."""
+        if key is None or isinstance(key, str):
+            return rows if key is None else rows.where(F.col(GUID) == key)
+        if not isinstance(key, Mapping) or set(key) != set(self.kind.keys):
+            raise InvalidArgument(None, "key", f"a guid, or values of {', '.join(self.kind.keys)}", key)
+        history = self._state.history(self.kind.entity)
+        guids = history.where(is_entity(key, business_fields(history))).select(GUID).distinct()
+        return rows.join(F.broadcast(guids), GUID, "left_semi").select(*map(quoted, rows.columns))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
@@ -24,11 +25,15 @@ Key: TypeAlias = str | Mapping[str, Any]
 """An entity: its guid, or the values of its key fields by name."""
 
 
+_MADE_GUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
 def is_key(key: object, kind: Kind) -> bool:
     """Tell whether this is a guid, or a mapping of just the key fields, if guids are made of them."""
-    return isinstance(key, str) or (
-        isinstance(key, Mapping) and not kind.by_guid and set(key) == set(kind.keys)
-    )
+    if isinstance(key, str):
+        # What is made of keys is written so: another text is a value of a key, of which nobody says which.
+        return bool(kind.by_guid or _MADE_GUID.fullmatch(key))
+    return isinstance(key, Mapping) and not kind.by_guid and set(key) == set(kind.keys)
 
 
 def key_guid(key: Key, spark: SparkSession, kind: Kind, fields: T.StructType) -> str:

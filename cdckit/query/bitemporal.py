@@ -64,7 +64,7 @@ def as_known(changes: DataFrame, known_at: datetime, *, entity: str, keys: Seque
     +------+------+
     <BLANKLINE>
     """
-    _tell_unsaid_arrival(changes)
+    tell_unsaid_arrival(changes)
     is_known = F.col("arrival.timestamp") <= require_instant(known_at, "known_at")
     return merge_changes(changes.where(is_known), entity=entity, keys=keys)
 
@@ -144,14 +144,14 @@ def bitemporal(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataF
         more={ARRIVED: F.col("arrival.timestamp")},
         reserved=SYSTEM_INTERVAL.fieldNames(),
     )
-    _tell_unsaid_arrival(changes)
+    tell_unsaid_arrival(changes)
     schema = history_schema(ordered.data, *SYSTEM_INTERVAL.fields)
     by = partial(beliefs, layout=ordered.layout, schema=arrow_schema(schema, large=True))
     table = with_guids(WorkerPlan(ordered.changes, by, schema, large=True).rows(), ordered.layout, entity)
     return with_ends(table) if UNTIL in changes.columns else table
 
 
-def _tell_unsaid_arrival(changes: DataFrame) -> None:
+def tell_unsaid_arrival(changes: DataFrame) -> None:
     """Log a warning where nothing says when a change came: a row that came late would be known too early."""
     if has_mark(changes.schema, "arrival", IS_EFFECTIVE):
         sentence = (

@@ -39,6 +39,7 @@ from cdckit.parts.values import guid
 from cdckit.parts.workers import WorkerPlan
 from cdckit.query.additive_measures import DIGITS, MEAN_TYPE, AdditiveMeasure, require_additive
 from cdckit.query.as_of import as_of
+from cdckit.query.bitemporal import tell_unsaid_arrival
 
 LATE, NEW = "late", "new"
 CORRECTED, UPDATED, REMOVED, RECLASSIFIED = "corrected", "updated", "deleted", "reclassified"
@@ -167,6 +168,9 @@ def explain(
     <BLANKLINE>
     """
     times = _require_order(before, after)
+    for belief in (before, after):
+        if belief.known_at is not None:
+            tell_unsaid_arrival(belief.changes)
     changes, sides, apart = _known_to_either(before, after, keys)
     asked = require_additive(changes.select("data.*"), measure, value, by, taken=(GUID, *_ANSWER))
     steps = _steps(changes, sides, Question(*times, apart), entity, keys)

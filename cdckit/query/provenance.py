@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import reduce
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -34,6 +34,7 @@ from cdckit.parts.arguments import (
     wrong_type,
 )
 from cdckit.parts.calls import INSTANT, Form, rows_with, takes
+from cdckit.parts.tables import AnyTable, as_spark, has_order
 from cdckit.parts.values import as_text, comparable
 from cdckit.query.entity_keys import is_entity
 from cdckit.query.intervals import fold_periods, is_ever_in_force, is_in_force
@@ -298,7 +299,7 @@ def _senders(changes: DataFrame, message: str) -> DataFrame:
     )
 
 
-Messages: TypeAlias = str | Iterable[str] | DataFrame
+Messages: TypeAlias = str | Iterable[str] | AnyTable
 """The id of a message, several ids, or a table of them."""
 
 
@@ -316,9 +317,9 @@ def revoke(changes: DataFrame, messages: Messages, *, source: str | None = None)
 
     Args:
         changes: One row per change.
-        messages: The id of a message, several ids, or a table with the column `message_id`; unknown
-            ones and none at all change nothing.  If that table has the column `source`, too, a row of it
-            means the message of that source alone, null being one.
+        messages: The id of a message, several ids, or a table, of Spark, pandas or Arrow, with the column
+            `message_id`; unknown ones and none at all change nothing.  If that table has the column `source`,
+            too, a row of it means the message of that source alone, null being one.
         source: The source whose messages are meant; without it, those of every source with such an id.
 
     Returns:
@@ -347,6 +348,8 @@ def revoke(changes: DataFrame, messages: Messages, *, source: str | None = None)
     """
     if not (source is None or isinstance(source, str)):
         raise wrong_argument("source", "the name of a source, or None", source)
+    if _is_table(messages):
+        messages = as_spark(changes.sparkSession, messages)
     by_source = isinstance(messages, DataFrame) and "source" in messages.columns
     names = ["message_id", "source"] if by_source or source is not None else ["message_id"]
     require_types(changes, T.StructType([CHANGE_SCHEMA[name] for name in names]))
@@ -394,9 +397,14 @@ _REVOKED = "cdckit.revoked"
 """A name that no column of changes has."""
 
 
-def _message_ids(messages: str | Iterable[str]) -> list[str]:
-    texts = [messages] if isinstance(messages, str) else messages
-    listed = list(texts) if isinstance(texts, Iterable) else [texts]
+def _is_table(messages: object) -> TypeGuard[AnyTable]:
+    """Tell whether these are a table: to go through one of pandas gives the names of its columns."""
+    return isinstance(messages, DataFrame) or (has_order(messages) and hasattr(messages, "columns"))
+
+
+def _message_ids(messages: Any) -> list[str]:
+    is_list = isinstance(messages, Iterable) and not isinstance(messages, str | Mapping)
+    listed: list[str] = list(messages) if is_list and not _is_table(messages) else [messages]
     if not all(isinstance(message, str) for message in listed):
         raise wrong_argument("messages", "the id of a message, or several", messages)
     return listed

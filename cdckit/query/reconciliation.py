@@ -27,7 +27,7 @@ from cdckit.query.sides import (
     EXTRA,
     MISSING,
     ONE_INSTANT,
-    cast_where_needed,
+    cast_whole,
     find_differences,
     read_sides,
 )
@@ -203,8 +203,8 @@ def repair(
     Raises:
         MissingColumns, WrongColumnType, InvalidArgument: As `reconcile`; or *history* has no
             `field_provenance`; *by* or *reason* is no text; *received_at* is naive.
-        SparkRuntimeException, ArithmeticException: When the result is computed: a value of the source is not
-            one of its field's type in the history.
+        SparkRuntimeException: When the result is computed (Spark's; its text holds `repair()`): a value of
+            the source is not one of its field's type in the history, such as 1.25 where it has tenths.
 
     Cost: one full outer join.
 
@@ -242,7 +242,7 @@ def repair(
         else:
             value, is_said = F.lit(None).cast(field.dataType), F.lit(False)
         stands = F.coalesce(provenance_of(a, field).getField("p"), F.lit(_LOWEST))
-        values.append(cast_where_needed(value, field.dataType, column.dataType).alias(column.name))
+        values.append(cast_whole(value, field.dataType, column).alias(column.name))
         carried.append(is_said.alias(column.name))
         priorities.append(F.when(finding == DIFFERENT, stands).alias(column.name))
     data, operation = F.struct(*values), F.when(finding == EXTRA, DELETE).otherwise(UPSERT)

@@ -107,6 +107,20 @@ def cast_where_needed(value: Column, kind: T.DataType, needed: T.DataType) -> Co
     return value if kind.simpleString() == needed.simpleString() else value.cast(needed)
 
 
+def cast_whole(value: Column, kind: T.DataType, field: T.StructField) -> Column:
+    """Cast to the type of a field of the history; ends the job for a value that would not be the same."""
+    if kind.simpleString() == field.dataType.simpleString():
+        return value
+    made, needed = value.try_cast(field.dataType), field.dataType.simpleString()
+    sentence = (
+        f"repair() says what the source says in the types of the history, and a value of {field.name} is no "
+        f"{needed}: round it in the source, or give the history a wider type first.  The value: "
+    )
+    refused = F.raise_error(F.concat(F.lit(sentence), value.cast("string"))).cast(field.dataType)
+    is_whole = comparable(made.cast(kind), kind).eqNullSafe(comparable(value, kind))
+    return F.when(is_whole, made).otherwise(refused)
+
+
 def find_differences(sides: Sides) -> DataFrame:
     """Find what is wrong: the key, `guid`, `finding`, and the versions of both sides, `a` and `b`."""
     in_force = version_rows(as_of(sides.history, sides.instant, deletes=True))

@@ -31,6 +31,7 @@ from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.calls import INSTANT, takes
 from cdckit.parts.instants import microseconds
 from cdckit.parts.workers import WorkerPlan
+from cdckit.query.bitemporal import tell_unsaid_arrival
 from cdckit.query.entity_keys import is_entity
 
 _AT_LAST = 2**63 - 1
@@ -130,6 +131,8 @@ def why(
         _AT_LAST if valid_at is None else microseconds(valid_at),
         None if known_at is None else microseconds(known_at),
     )
+    if known_at is not None:
+        tell_unsaid_arrival(changes)
     if MOVED in changes.columns:
         require_keys(keys, names)
         # What was known then is what could be taken along then.

@@ -299,6 +299,22 @@ def test_a_refresh_over_an_empty_entity_is_a_success_that_does_nothing(refreshed
     assert [row for row in rows_of(refreshed.log()) if row["message_identifier"] in ("r1", "r2")] == []
 
 
+def test_of_one_entity_a_ledger_shows_the_delete_that_names_no_key(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    hub = Hub(spark, schema(SHOP), tmp_path)
+    for day, names in enumerate((["c1", "c2"], ["c2"])):
+        hub.receive([customers(f"m{day}", *names) | {"refresh": True}], received_at=after(days=day))
+        hub.run(now=after(days=day))
+    ledger = hub.ledgers()["customer"]
+    changes = ledger.changes({"c": "c1"})
+    assert sorted(row["operation"] for row in changes.collect()) == ["absent", "upsert"]
+    assert [row["deleted_indicator"] for row in ledger.history({"c": "c1"}).collect()] == [False, True]
+    for wrong in ({}, {"d": "c1"}):
+        with pytest.raises(InvalidArgument, match="key to be a guid, or values of c; it is"):
+            ledger.changes(wrong)
+
+
 def test_an_invalid_message_is_a_reject_and_no_message(refreshed: Hub) -> None:
     (row,) = rows_of(refreshed.rejects())
     assert (row["value"], row["error_code"]) == (b'{"data": []}', "MESSAGE_INVALID")

@@ -348,6 +348,8 @@ def test_arguments_are_checked(spark: SparkSession, tmp_path: Path) -> None:
     ledger.apply(changes)
     with pytest.raises(InvalidArgument, match=r"key to be a guid, or values of h, k; it is \{'h': 1\}"):
         ledger.history({"h": 1})
+    with pytest.raises(InvalidArgument, match="key to be a guid, or values of h, k; it is 'x'"):
+        ledger.as_of(datetime(2024, 1, 1, tzinfo=UTC), "x")
     with pytest.raises(InvalidArgument, match=r"values of h \(int\), k \(string\)"):
         ledger.history({"h": "one", "k": "x"})
     with pytest.raises(InvalidArgument, match="an aware datetime"):

@@ -12,12 +12,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import cdckit.merging.beliefs
-from cdckit import as_known, bitemporal, changes_from, keep_known, merge, union_changes
+from cdckit import as_known, bitemporal, changes_from, keep_known, merge, union_changes, why
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.merging.arrow_changes import ARRIVED
 from cdckit.merging.merge import sort_by_entity
 from cdckit.parts.arrays import NEVER
 from cdckit.parts.arrow_types import arrow_schema
+from cdckit.query import Belief, explain
 from support.fold import fold, identity
 from support.histories import Row, assert_same, by_guid, random_changes, to_dataframe, to_rows
 
@@ -69,7 +70,11 @@ def test_it_is_told_that_nothing_says_when_changes_came(
     for changes in (*unsaid, union_changes(known, unsaid[0])):
         bitemporal(changes, **how)
         as_known(changes, row[1], **how)
+    why(unsaid[0], {"id": 1}, "number", known_at=row[1], keys=["id"])
+    known_then, now = Belief(unsaid[0], row[3], known_at=row[1]), Belief(unsaid[0], row[3])
+    explain(known_then, now, "count", **how)
     told = ["bitemporal(): nothing says when", "as_known(): nothing says when"] * 4
+    told += ["why(): nothing says when", "explain(): nothing says when"]
     assert [each[: len(start)] for each, start in zip(caplog.messages, told, strict=True)] == told
 
 

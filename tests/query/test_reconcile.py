@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pandas as pd
 import pytest
+from pyspark.errors import SparkRuntimeException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -329,6 +330,28 @@ def test_a_repair_needs_to_know_what_stands(history: DataFrame, source: DataFram
         repair(history.drop("field_provenance"), source, valid_at=NOON, keys=KEYS, by="bob")
     with pytest.raises(InvalidArgument, match="by"):
         repair(history, source, valid_at=NOON, keys=KEYS, by="")
+
+
+@pytest.mark.parametrize("kind", ["decimal(10,2)", "int"])
+def test_a_repair_changes_no_value_of_the_source(spark: SparkSession, kind: str) -> None:
+    """What the history cannot hold is told, in a field as in a key."""
+    rows = spark.sql(f"SELECT id, CAST(5 AS {kind}) AS price FROM VALUES (CAST(1 AS {kind})) AS t(id)")
+    history = merge(changes_from(rows, keys=["id"], effective=at(9)), entity="e", keys=["id"])
+
+    def repaired(row: str) -> list[Row]:
+        source = spark.sql(
+            f"SELECT CAST(id AS decimal(12,4)) AS id, CAST(price AS decimal(12,4)) AS price FROM {row}"
+        )
+        mended = repair(history, source, valid_at=NOON, keys=["id"], by="bob", received_at=at(13))
+        return [
+            (row["operation"], float(row["data"]["id"]), float(row["data"]["price"]))
+            for row in mended.collect()
+        ]
+
+    assert repaired("VALUES (1, 7.0) AS t(id, price)") == [("upsert", 1, 7)]
+    for wrong, name in (("(1, 7.1234)", "price"), ("(1.0625, 5)", "id")):
+        with pytest.raises(SparkRuntimeException, match=f"a value of {name} is no {kind[:7]}"):
+            repaired(f"VALUES {wrong} AS t(id, price)")
 
 
 # Random programs ----------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import random
 from datetime import UTC, datetime
 from typing import Any
 
+import pandas as pd
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -67,6 +68,7 @@ def test_the_messages_may_be_a_table(spark: SparkSession, changes: DataFrame) ->
     )
     assert left(revoke(changes, messages)) == [3, 4]
     assert revoke(changes, messages).schema == changes.schema
+    assert left(revoke(changes, pd.DataFrame({"message_id": ["m1", "m2", "m9", None]}))) == [3, 4]
 
 
 def test_a_source_is_meant_alone(spark: SparkSession) -> None:
@@ -106,7 +108,7 @@ def test_without_a_strong_word_the_weak_one_it_had_outranked_counts(changes: Dat
     assert values(revoke(told, "m2")) == [1, 3]
 
 
-@pytest.mark.parametrize("wrong", [None, 7, ["m1", None], [1]], ids=str)
+@pytest.mark.parametrize("wrong", [None, 7, ["m1", None], [1], {"m1": 1}], ids=str)
 def test_messages_are_texts(changes: DataFrame, wrong: Any) -> None:
     with pytest.raises(InvalidArgument, match=r"revoke\(\) needs messages to be the id of a message"):
         revoke(changes, wrong)
