@@ -29,12 +29,12 @@ from cdckit.quality.suites import (
     Sentence,
     SqlSentence,
     Suite,
-    are_table_rows,
     compare_with_log,
     group_by_rows,
     keep_promised,
     names_in_braces,
     read_suite,
+    table_rows,
     to_sql,
     with_breaks,
     with_differences,
@@ -263,10 +263,11 @@ def check(
             (it comes with the extra `quality`).  None of the suites of cdckit has one.
 
     Cost: one query that reads the table once, and of a suite that looks at neighbouring rows one shuffle and
-        one sort; once more for each query of your own, unless its `meta` has the condition as `breaks`, as in
-        the suites of cdckit; and for each sentence that is broken one more, for its rows.  `bitemporal` reads
-        its table three times: one that is computed anew for each reading, such as `ledger.beliefs()`, which
-        is a merge, should be cached (`cache=True`).  On 1,400,000 versions of 8 fields the suite `history`
+        one sort; once more for each query of your own, unless its `meta` has the condition as `breaks` (and
+        says `keeps_rows`, where it adds columns to all rows of the table), as in the suites of cdckit; and
+        for each sentence that is broken one more, for its rows.  `bitemporal` reads its table three times:
+        one that is computed anew for each reading, such as `ledger.beliefs()`, which is a merge, should be
+        cached (`cache=True`).  On 1,400,000 versions of 8 fields the suite `history`
         took three tenths of the time of their merge, and `changes` a twentieth.  The suite `ledger` is a
         merge of the log and a join with the table.
 
@@ -352,14 +353,14 @@ def _cache_frame(frame: DataFrame, cache: bool) -> Iterator[None]:
 
 def count(sentences: Sequence[SqlSentence], views: Mapping[str, DataFrame]) -> tuple[int, Iterator[int]]:
     """Count the rows of the table, and those that break each sentence."""
-    groups = group_by_rows(sentences)
-    if not any(are_table_rows(rows) for rows, _ in groups):
+    groups, of_table = group_by_rows(sentences), table_rows(sentences)
+    if not any(rows in of_table for rows, _ in groups):
         groups.append((BATCH, []))
     parts = []
     for rows, places in groups:
         marked, conditions = with_breaks(rows, {place: sentences[place] for place in places})
         breaks = [f"count_if({condition})" for condition in conditions]
-        count = "count(*)" if are_table_rows(rows) else "CAST(NULL AS bigint)"
+        count = "count(*)" if rows in of_table else "CAST(NULL AS bigint)"
         parts.append(f"SELECT {count} AS seen, array({', '.join(breaks)}) AS broken FROM {marked}")
     query = " UNION ALL ".join(f"SELECT {n} AS part, * FROM ({part})" for n, part in enumerate(parts))
     answers = {row["part"]: row for row in sql(query, views).collect()}

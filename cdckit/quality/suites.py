@@ -9,8 +9,9 @@ tables beside the one that is checked are there views such as `cdckit_merged`.
 Great Expectations runs on Spark a job or two for each query of rows, each with its own sort of the table.
 Here conditions on the same rows are counted together: a query of the suites of cdckit is
 `SELECT * FROM rows WHERE condition`, and its `meta` has the condition once more, as `breaks`.  Another one
-is asked as it stands.  What it means is what Great Expectations says it means; the tests run both on the
-same rows.
+is asked as it stands.  Where `meta` says `keeps_rows`, these rows are those of the table, each once, with
+more columns: sentences about the rows of the table are asked of them too.  What a query means is what Great
+Expectations says it means; the tests run both on the same rows.
 
 A suite is written for tables of any fields, so it turns rows into arrays or JSON, and goes through these
 element by element.  Spark compiles what names columns; lambdas and JSON it interprets, at many times
@@ -69,6 +70,8 @@ class Sentence:
     severity: str
     breaks: str = ""
     by_field: str = ""
+    keeps_rows: bool = False
+    """Whether these are all rows of the table, each once, with more columns."""
     unless: str = ""
     """What the metadata of a column may say, so that the table does not promise it."""
 
@@ -146,6 +149,7 @@ def _sentence(stated: Mapping[str, Any]) -> Sentence:
     says = text if isinstance(text, str) else " ".join(text)
     meta, severity = stated.get("meta") or {}, stated.get("severity", "critical")
     asked = {name: meta.get(name, "") for name in ("breaks", "by_field", "unless")}
+    asked["keeps_rows"] = meta.get("keeps_rows") is True
     return Sentence(stated["type"], stated["kwargs"], says, meta.get("source", ""), severity, **asked)
 
 
@@ -160,8 +164,6 @@ def _default_notes(stated: Mapping[str, Any]) -> str:
 BATCH = "{batch}"
 """What stands for the table in a query, here as there."""
 
-_WIDER = "(SELECT *, "
-
 BREAKS, ALIKE = "cdckit_breaks", "cdckit_alike"
 """The columns that a table gets here, so it cannot have them."""
 _BITS = 62
@@ -173,6 +175,7 @@ class SqlSentence(NamedTuple):
 
     rows: str
     breaks: str
+    keeps_rows: bool = False
 
 
 def to_sql(sentence: Sentence, schema: T.StructType) -> SqlSentence | None:
@@ -185,7 +188,7 @@ def to_sql(sentence: Sentence, schema: T.StructType) -> SqlSentence | None:
     if kwargs.get("mostly") == 1:
         del kwargs["mostly"]  # all, which is what is meant where it does not stand
     if sentence.type == "unexpected_rows_expectation":
-        query = _parse_query(kwargs["unexpected_rows_query"], sentence.breaks)
+        query = _parse_query(kwargs["unexpected_rows_query"], sentence)
         conditions, wanted = field_conditions(schema), names_in_braces(sentence.by_field)
         if not wanted or wanted - conditions.keys():
             return query
@@ -250,9 +253,9 @@ def group_by_rows(sentences: Sequence[SqlSentence]) -> list[tuple[str, list[int]
     groups: dict[str, list[int]] = {}
     for place, sentence in enumerate(sentences):
         groups.setdefault(sentence.rows, []).append(place)
-    wider = next((rows for rows in groups if rows != BATCH and are_table_rows(rows)), None)
-    if wider is not None and BATCH in groups:
-        groups[wider] += groups.pop(BATCH)
+    wider = [rows for rows in groups if rows in table_rows(sentences) - {BATCH}]
+    if wider and BATCH in groups:
+        groups[wider[0]] += groups.pop(BATCH)
     return list(groups.items())
 
 
@@ -273,16 +276,16 @@ def with_breaks(rows: str, sentences: Mapping[int, SqlSentence]) -> tuple[str, l
     return wider, [conditions.get(place, sentence.breaks) for place, sentence in sentences.items()]
 
 
-def are_table_rows(rows: str) -> bool:
-    """Tell whether these are the rows of the table, perhaps with more columns, as suites write them."""
-    return rows == BATCH or rows.startswith(_WIDER)
+def table_rows(sentences: Iterable[SqlSentence]) -> set[str]:
+    """The rows that are those of the table, each once, perhaps with more columns."""
+    return {BATCH, *(sentence.rows for sentence in sentences if sentence.keeps_rows)}
 
 
-def _parse_query(query: str, breaks: str) -> SqlSentence:
+def _parse_query(query: str, of: Sentence) -> SqlSentence:
     """In parts where the suite says what *breaks* it; else all rows of its answer break the sentence."""
-    begin, end = "SELECT * FROM ", f" WHERE {breaks}"
-    if breaks and query.startswith(begin) and query.endswith(end):
-        return SqlSentence(query.removeprefix(begin).removesuffix(end), breaks)
+    begin, end = "SELECT * FROM ", f" WHERE {of.breaks}"
+    if of.breaks and query.startswith(begin) and query.endswith(end):
+        return SqlSentence(query.removeprefix(begin).removesuffix(end), of.breaks, of.keeps_rows)
     whole = query.strip().rstrip("; \n")
     return SqlSentence(f"(\n{whole}\n)", "true")  # a comment at its end ends with the line
 
@@ -314,9 +317,9 @@ def _literal(value: object) -> str:
 def _unique(columns: Sequence[str]) -> SqlSentence:
     """Count as Great Expectations: all rows that are alike, but for those in which every column is null."""
     names = list(map(_name, columns))
-    alike = f"{_WIDER}count(*) OVER (PARTITION BY {', '.join(names)}) AS {ALIKE} FROM {BATCH})"
+    alike = f"(SELECT *, count(*) OVER (PARTITION BY {', '.join(names)}) AS {ALIKE} FROM {BATCH})"
     some = " OR ".join(f"{name} IS NOT NULL" for name in names)
-    return SqlSentence(alike, f"{ALIKE} > 1 AND ({some})")
+    return SqlSentence(alike, f"{ALIKE} > 1 AND ({some})", keeps_rows=True)
 
 
 def field_conditions(schema: T.StructType) -> dict[str, str]:

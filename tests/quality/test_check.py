@@ -165,6 +165,20 @@ def test_what_speaks_of_all_columns_is_not_given_one_more(products: DataFrame) -
         check(products.withColumn("CDCKIT_breaks", F.lit(1)), SUITE)
 
 
+def test_a_query_that_leaves_rows_out_hides_none_from_other_sentences(products: DataFrame) -> None:
+    """Though its `meta` says what breaks it; only where it says `keeps_rows` are others asked of its rows."""
+    rows = "(SELECT *, lag(number) OVER (ORDER BY number) AS was FROM {batch}%s)"
+    for filtered, meta in ((" WHERE number > 2", {}), ("", {"keeps_rows": True})):
+        query = f"SELECT * FROM {rows % filtered} WHERE was < number"
+        stated = {
+            "type": "unexpected_rows_expectation",
+            "kwargs": {"unexpected_rows_query": query},
+            "meta": {"breaks": "was < number", **meta},
+        }
+        found = check(products, {"name": "both", "expectations": [NAMED, stated]})
+        assert (found.rows, [each.broken for each in found.results]) == (3, [2, 2 if meta else 0])
+
+
 def test_sentences_without_words_are_told_apart(products: DataFrame) -> None:
     plain = {name: NAMED[name] for name in ("type", "kwargs")}
     other = {**plain, "kwargs": {"column": "kind"}}

@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 
 from cdckit.model.faults import Fault
 from cdckit.quality.checks import sql
-from cdckit.quality.suites import are_table_rows, group_by_rows, read_suite, suite_names, to_sql
+from cdckit.quality.suites import group_by_rows, read_suite, suite_names, table_rows, to_sql
 from cdckit.rdss.findings import RdssFault
 from cdckit.streams.catalogue import StreamFault
 from support.suites import KNOWN_BY_GUID, KNOWN_BY_NUMBER, sentences, told, views
@@ -56,7 +56,7 @@ def test_what_breaks_a_sentence_breaks_no_other(spark: SparkSession, name: str) 
     parts = []
     for rows, places in group_by_rows(made):
         known = "int(number)" if name in KNOWN_BY_NUMBER else "`case`"
-        number = known if are_table_rows(rows) else KNOWN_BY_GUID
+        number = known if rows in table_rows(made) else KNOWN_BY_GUID
         breaks = ", ".join(f"IF(count_if({made[place].breaks}) > 0, {place}, NULL)" for place in places)
         broken = f"array_compact(array({breaks})) AS broken"
         parts.append(f"SELECT {number} AS place, {broken} FROM {rows} GROUP BY {number}")
