@@ -329,7 +329,7 @@ def field_conditions(schema: T.StructType) -> dict[str, str]:
     - `nameless`: a field has a value and no provenance;
     - `half`: provenance names a message and no priority, or the other way round;
     - `falls`, `ends`: a priority of a field is lower than before, or gone;
-    - `dataless`: there are no fields;
+    - `never_true`: a change ends no later than it begins;
     - `unsaid`, `empty`: a flag of `carried` is null; none is true.
     """
     kinds = {field.name: field.dataType for field in schema}
@@ -351,7 +351,7 @@ def field_conditions(schema: T.StructType) -> dict[str, str]:
         "ends": _any_of(
             f"({was} IS NOT NULL AND {now} IS NULL)" for now, was in zip(set_now, set_before, strict=True)
         ),
-        "dataless": _is_null("data", schema),
+        "never_true": f"{UNTIL} <= effective_timestamp" if UNTIL in kinds else "false",
     }
     # Where a flag is no boolean, or has no name in SQL, the suite's own condition stands.
     if (
@@ -419,7 +419,7 @@ def compare_with_log(
         needed = "the key fields, which only the log of a ledger or a hub says itself"
         example = f'{called_function()}(history, "ledger", tables={{"changes": log}}, keys=["number"])'
         raise wrong_argument("keys", needed, None, example)
-    whole = log.dropna(subset=_NEEDED)
+    whole = log.dropna(subset=_NEEDED).where("arrival.record_number IS NOT NULL")
     if UNTIL in log.columns:
         whole = whole.where(f"{UNTIL} IS NULL OR {UNTIL} > effective_timestamp")
     due = merge_changes(whole, entity=GUID, keys=keys)
