@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.merging.merge import check_fields
-from cdckit.model.changes import ORDER, UPSERT
+from cdckit.model.changes import ORDER, UNTIL, UPSERT
 from cdckit.model.forms import history_with
 from cdckit.model.history import (
     DELETED,
@@ -362,11 +362,11 @@ def find_contradictions(changes: DataFrame, *, keys: Sequence[str]) -> DataFrame
 
     Returns:
         All rows of every (entity, `source`, `message_id`, `arrival.record_number`) of which two differ
-        in what they say: `operation`, `effective_timestamp`, `sequence`, `priority`; of upserts which
-        fields they carried, with which values and priorities; of deletes the priorities of all fields but
-        the keys.  Equal ones among them, too; where and when they arrived is no difference.  The same
-        columns, and `counts`: whether it is the one that `merge` takes, the first in the order of changes.
-        Rows have no order.
+        in what they say: `operation`, `effective_timestamp`, `effective_until` (where there is one),
+        `sequence`, `priority`; of upserts which fields they carried, with which values and priorities; of
+        deletes the priorities of all fields but the keys.  Equal ones among them, too; where and when they
+        arrived is no difference.  The same columns, and `counts`: whether it is the one that `merge` takes,
+        the first in the order of changes.  Rows have no order.
 
     Raises:
         MissingColumns, WrongColumnType, InvalidArgument: As `merge`; or *changes* have a column `counts`
@@ -422,9 +422,8 @@ def _statements(changes: DataFrame, data: T.StructType, keys: Sequence[str]) -> 
         speaks = F.when(is_upsert, F.col("carried").getField(field.name)).otherwise(field.name not in keys)
         word = F.struct(F.when(is_upsert, value).alias("value"), priority.alias("priority"))
         fields.append(F.when(speaks, word).alias(f"field_{place}"))
-    return F.struct(
-        *(F.col(name) for name in ("operation", "effective_timestamp", "sequence", "priority")), *fields
-    )
+    plain = ["operation", "effective_timestamp", UNTIL, "sequence", "priority"]
+    return F.struct(*(F.col(name) for name in plain if name in changes.columns), *fields)
 
 
 PLACE = ("topic", "partition", "offset")

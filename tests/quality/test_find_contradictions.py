@@ -106,6 +106,14 @@ def test_where_changes_have_a_guid_it_is_the_entity(spark: SparkSession) -> None
     assert sorted(row["guid"] for row in find_contradictions(frame, keys=["k"]).collect()) == ["g1", "g1"]
 
 
+def test_an_end_is_part_of_what_is_said(spark: SparkSession) -> None:
+    changes = [change("m", 1, 1), change("m", 2, 1), change("n", 3, 1), change("n", 4, 1)]
+    ends = F.expr("effective_timestamp + make_interval(0, 0, 0, IF(arrival.offset = 1, NULL, 1))")
+    frame = rows_to_dataframe(spark, changes, change_schema(FIELDS)).withColumn("effective_until", ends)
+    rows = find_contradictions(frame, keys=["k"]).collect()
+    assert sorted(row["arrival"]["offset"] for row in rows) == [1, 2]
+
+
 def test_values_of_every_type_are_compared(spark: SparkSession) -> None:
     """Also of those that Spark itself cannot compare."""
     fields = {"k": "string", **{f"f{place}": kind for place, kind in enumerate(KINDS)}}
