@@ -326,7 +326,7 @@ def field_conditions(schema: T.StructType) -> dict[str, str]:
     """
     Write by name what suites ask of each field of a table of these columns.
 
-    - `nameless`: a field has a value and no provenance;
+    - `nameless`: a field has a value and no message;
     - `half`: provenance names a message and no priority, or the other way round;
     - `falls`, `ends`: a priority of a field is lower than before, or gone;
     - `never_true`: a change ends no later than it begins;
@@ -340,7 +340,7 @@ def field_conditions(schema: T.StructType) -> dict[str, str]:
     set_now = [f"get(cdckit_priorities, {place})" for place in range(len(provenance))]
     conditions = {
         "nameless": _any_of(
-            f"({f'{FIELD_PROVENANCE}.{name} IS NULL AND ' if name in provenance else ''}{name} IS NOT NULL)"
+            f"({f'{FIELD_PROVENANCE}.{name}.m IS NULL AND ' if name in provenance else ''}{name} IS NOT NULL)"
             for name in fields
         ),
         "half": _any_of(
