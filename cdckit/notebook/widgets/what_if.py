@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
+from decimal import Context, Decimal
 from functools import cached_property, reduce
 from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import Ledger
@@ -242,14 +244,15 @@ def correction_form(ledger: Ledger, *, rows: int | None = None, zone: tzinfo | s
     Args:
         ledger: What is corrected; something was applied to it before.
         rows: As for `show`, for each of the two tables.
-        zone: As for `show`; an instant that is written without an offset is on its clocks.
+        zone: As for `show`; an instant that is written without an offset is on its clocks, as a value too.
 
     Returns:
         A panel: a choice of entities by key, at most 300 at once, with a text that their keys have to
-        contain; of a field that is no key; and what `correct` is told: the value as text (empty is null),
-        from when and until when in ISO 8601 (an empty end is none), by whom and why.  Below, the versions of
-        the entity.  *Show* tells what the correction would change; *Apply* applies what was shown, and
-        nothing that was altered since.  `Ledger.revoke` takes it back.
+        contain; of a field that is no key; and what `correct` is told: the value as text (empty is null; a
+        number with more decimal places than its field has is refused, not rounded), from when and until when
+        in ISO 8601 (an empty end is none), by whom and why.  Below, the versions of the entity.  *Show* tells
+        what the correction would change; *Apply* applies what was shown, and nothing that was altered since.
+        `Ledger.revoke` takes it back.
 
     Raises:
         InvalidArgument: *zone* is none.  And when it is displayed, NoSuchTable: nothing was ever applied.
@@ -300,8 +303,8 @@ class _Form:
         self, entity: Entity, field: str, value: str, start: str, end: str, by: str, reason: str
     ) -> DataFrame:
         history = self.ledger.history(entity.guid)
-        right = F.lit(value or None).cast(history.schema[field].dataType)
-        period = self._instant(start), self._instant(end) if end else None
+        right = _typed_value(value, history.schema[field].dataType, self.zone)
+        period = _instant(start, self.zone), _instant(end, self.zone) if end else None
         corrected = correct(history, {field: right}, *period, keys=self.kind.keys, by=by, reason=reason)
         return corrected.withColumn("guid", F.lit(entity.guid)) if self.kind.by_guid else corrected
 
@@ -313,9 +316,22 @@ class _Form:
         changed = in_zone(table, business_fields(history), self.zone, "a_value", "b_value")
         return Page((("What it would change", changed),))
 
-    def _instant(self, text: str) -> datetime:
-        instant = datetime.fromisoformat(text)
-        return instant if instant.tzinfo else instant.replace(tzinfo=self.zone)
+
+def _instant(text: str, zone: tzinfo) -> datetime:
+    instant = datetime.fromisoformat(text)
+    return instant if instant.tzinfo else instant.replace(tzinfo=zone)
+
+
+def _typed_value(text: str, kind: T.DataType, zone: tzinfo) -> Column:
+    if text and isinstance(kind, T.TimestampType):
+        return require_instant(_instant(text.strip(), zone), "value")
+    if text and isinstance(kind, T.DecimalType):
+        number = Decimal(text)
+        # A cast would round without a word.
+        if Context(prec=100).quantize(number, Decimal(1).scaleb(-kind.scale)) != number:
+            needed = f"a number of at most {kind.scale} decimal places"
+            raise InvalidArgument("correction_form", "value", needed, text)
+    return F.lit(text or None).cast(kind)
 
 
 class _FormWidget:
@@ -364,8 +380,10 @@ class _FormWidget:
 
     def _difference(self) -> Page:
         self.apply.disabled = True
-        texts = (text.value.strip() for text in self.texts)
-        self.right = self.form.correction(self.entity.value, self.field.value, *texts).localCheckpoint()
+        value, *texts = (text.value for text in self.texts)  # blanks at its ends are part of a value
+        stripped = (text.strip() for text in texts)
+        right = self.form.correction(self.entity.value, self.field.value, value, *stripped)
+        self.right = right.localCheckpoint()
         page = self.form.difference(self.entity.value, self.right)
         self.apply.disabled = self.right.isEmpty()
         return page

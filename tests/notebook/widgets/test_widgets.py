@@ -15,12 +15,14 @@ from zoneinfo import ZoneInfo
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from cdckit import merge
 from cdckit.errors import InvalidArgument, MissingColumns
 from cdckit.ledger import Ledger
 from cdckit.notebook import widgets
 from cdckit.notebook.widgets import panel as panel_of
+from cdckit.notebook.widgets.what_if import _typed_value
 from cdckit.store import NoSuchTable
 from support.jobs import jobs_of
 from support.panels import KEYS, all_of, at, shown, two_entities
@@ -364,6 +366,28 @@ def test_what_is_no_correction_is_told_and_cannot_be_applied(ledger: Ledger) -> 
     all_of(panel.widget, "Text")[0].value = "nobody"
     assert "There is no such entity" in shown(panel.widget)
     assert show.disabled
+
+
+def test_a_value_is_taken_as_it_is_written(spark: SparkSession) -> None:
+    """An instant without an offset is on the clocks of the form; a number keeps all its decimal places."""
+    berlin = ZoneInfo("Europe/Berlin")
+    given = [
+        ("2024-06-01 09:00", "timestamp", "2024-06-01 07:00:00"),
+        ("2024-06-01 09:00Z", "timestamp", "2024-06-01 09:00:00"),
+        ("12.3400", "decimal(10,2)", "12.34"),
+        (" ann ", "string", " ann "),
+        ("", "timestamp", None),
+    ]
+    kinds = spark.createDataFrame(
+        [], ", ".join(f"f{n} {kind}" for n, (_, kind, _) in enumerate(given))
+    ).schema
+    values = [
+        _typed_value(text, kind.dataType, berlin) for (text, _, _), kind in zip(given, kinds, strict=True)
+    ]
+    row = spark.range(1).select(*(value.cast("string") for value in values)).collect()[0]
+    assert tuple(row) == tuple(expected for _, _, expected in given)
+    with pytest.raises(InvalidArgument, match="value to be a number of at most 2 decimal places"):
+        _typed_value("12.345", T.DecimalType(10, 2), berlin)
 
 
 def test_a_ledger_in_which_nothing_is_has_no_form(spark: SparkSession, tmp_path: Path) -> None:
