@@ -435,7 +435,8 @@ def record_outcomes(records: DataFrame, **outcomes: DataFrame) -> DataFrame:
     """
     Tell what became of each record: the tables in which it is found again.
 
-    The suite `outcomes` says what is to hold of them: each record has one, and what has one is a record.
+    The suite `outcomes` says what is to hold of them: each record lies at a place of its own and has one, and
+    what has one is a record.
 
     Args:
         records: What came: one row per record.
