@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -88,15 +89,15 @@ class Table:
         """HTML without an id, a script or a time: the same rows give the same text."""
         grid = self.grid
         headings = "".join(
-            f'<th style="{_NUMBER if number else _CELL}">{escape(heading.text)}'
-            f"{_BELOW.format(escape(heading.message)) if heading.message else ''}</th>"
+            f'<th style="{_NUMBER if number else _CELL}">{html_text(heading.text)}'
+            f"{_BELOW.format(html_text(heading.message)) if heading.message else ''}</th>"
             for heading, number in zip(grid.headings, grid.numbers, strict=True)
         )
         rows = "".join(
             f"<tr>{''.join(map(_html_cell, row, grid.numbers, [deleted] * len(row)))}</tr>"
             for row, deleted in zip(grid.rows, grid.deleted, strict=True)
         )
-        caption = f'<caption style="caption-side:bottom;text-align:left">{escape(grid.caption)}</caption>'
+        caption = f'<caption style="caption-side:bottom;text-align:left">{html_text(grid.caption)}</caption>'
         parts = f"{caption}<thead><tr>{headings}</tr></thead><tbody>{rows}</tbody>"
         return f'<div style="overflow-x:auto"><table style="line-height:1.3">{parts}</table></div>'
 
@@ -121,6 +122,14 @@ def _width(text: str) -> int:
     )
 
 
+_MATHEMATICS = re.compile(r"\$|\\(?=[(\[]|begin\{)")
+
+
+def html_text(text: str) -> str:
+    """Escape a text for HTML; Jupyter would set what stands between two dollars as mathematics."""
+    return _MATHEMATICS.sub(r"<span>\g<0></span>", escape(text))
+
+
 def _html_cell(cell: Cell, number: bool, deleted: bool) -> str:
     struck = cell.look == "value" and deleted
     look = '<del style="opacity:0.6">{}</del>' if struck else _LOOKS.get(cell.look, "{}")
@@ -130,8 +139,8 @@ def _html_cell(cell: Cell, number: bool, deleted: bool) -> str:
     if cell.message:
         of = f' title="{escape(cell.in_full)}"' if cell.in_full else ""
         style_of = "line-height:0;opacity:0.6;padding-left:3px"
-        message = f'<sup style="{style_of}"{of}>{escape(cell.message)}</sup>'
-    return f'<td style="{style}"{title}>{look.format(escape(cell.text))}{message}</td>'
+        message = f'<sup style="{style_of}"{of}>{html_text(cell.message)}</sup>'
+    return f'<td style="{style}"{title}>{look.format(html_text(cell.text))}{message}</td>'
 
 
 @takes(frame=rows_with(), rows=ROWS.or_none(), width=ROWS)

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from html import escape
 from textwrap import indent
 from typing import Any
 from uuid import uuid4
@@ -17,7 +16,7 @@ from pyspark.sql import functions as F
 from cdckit.errors import CdcError, InvalidArgument
 from cdckit.model.records import REJECT, drop_rejects
 from cdckit.notebook.options import ROWS
-from cdckit.notebook.tables import Cell, Grid, Table, show
+from cdckit.notebook.tables import Cell, Grid, Table, html_text, show
 from cdckit.parts.arguments import quoted, require_batch, require_columns, require_package, wrong_argument
 from cdckit.parts.calls import rows_with, takes
 from cdckit.parts.workers import describe_step
@@ -127,7 +126,8 @@ class CheckResult:
 
     def _repr_html_(self) -> str:
         shown = [
-            f'<p style="margin:1em 0 0.2em">{escape(result.sentence.says)}</p>{result.examples._repr_html_()}'
+            f'<p style="margin:1em 0 0.2em">{html_text(result.sentence.says)}</p>'
+            + result.examples._repr_html_()
             for result in self.broken
             if result.examples is not None
         ]

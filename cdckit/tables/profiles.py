@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 
 from cdckit.model.lists import CORRUPT
 from cdckit.model.records import ERROR_CODE
-from cdckit.notebook.tables import Cell, Grid, Table
+from cdckit.notebook.tables import Cell, Grid, Table, html_text
 from cdckit.parts.arguments import quoted, quoted_if_needed, require_batch
 from cdckit.parts.calls import takes
 from cdckit.parts.tables import AnyTable, are_made_floats
@@ -90,7 +90,7 @@ class Profile(NamedTuple):
         return "\n".join([repr(self._table), *self.notes, *self.calls])
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
+        notes = "".join(f"<li>{html_text(note)}</li>" for note in self.notes)
         calls = escape("\n".join(self.calls))
         return f"{self._table._repr_html_()}<ul>{notes}</ul><pre>{calls}</pre>"
 

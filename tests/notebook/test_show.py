@@ -19,6 +19,7 @@ from cdckit.model.changes import CHANGE_SCHEMA, sortable_number
 from cdckit.model.records import REJECT_SCHEMA
 from cdckit.notebook import Table, short_instants, show
 from cdckit.notebook.messages import shorten_messages
+from cdckit.notebook.tables import Cell, Grid, html_text
 from cdckit.query.as_of import timeline
 from support.jobs import jobs_of
 
@@ -242,6 +243,15 @@ def test_html_shows_every_value_as_text(spark: SparkSession) -> None:
     assert "&lt;img src=x&gt;" in html
     tags = set(re.findall(r"<(\w+)", html))
     assert tags == {"div", "table", "caption", "thead", "tbody", "tr", "th", "td", "b", "del", "sup"}
+
+
+def test_no_text_becomes_mathematics() -> None:
+    """Jupyter sets what stands between two dollars, or after a bracket with a backslash, as a formula."""
+    cost = "from $200 to $700"
+    table = Table(lambda: Grid([Cell(cost)], [False], [[Cell(cost, cost)]], [False], cost))
+    html = table._repr_html_()
+    assert html.count("from <span>$</span>200 to <span>$</span>700") == 4
+    assert html_text(r"\(a\) C:\x") == r"<span>\</span>(a\) C:\x"
 
 
 def test_html_strikes_the_values_of_a_deleted_version_and_says_so(history: DataFrame) -> None:

@@ -17,7 +17,7 @@ from cdckit.notebook.clock import with_day
 from cdckit.notebook.columns import NULL
 from cdckit.notebook.jupyter import kernel_shell, summarize_error
 from cdckit.notebook.messages import one_line
-from cdckit.notebook.tables import Cell, Grid, Table
+from cdckit.notebook.tables import Cell, Grid, Table, html_text
 from cdckit.parts.arguments import free_name, quoted
 from cdckit.parts.values import as_text
 
@@ -64,7 +64,8 @@ class Page(NamedTuple):
     @property
     def html(self) -> str:
         return "".join(
-            f'<p style="margin:8px 0 2px"><b>{escape(heading)}</b></p>{table._repr_html_() if table else ""}'
+            f'<p style="margin:8px 0 2px"><b>{html_text(heading)}</b></p>'
+            + (table._repr_html_() if table else "")
             for heading, table in self.sections
         )
 
