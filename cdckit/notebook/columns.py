@@ -214,7 +214,8 @@ def _cell(
         value.alias("value"),
         message.cast("string").alias("m"),
         (F.lit(None) if priority is None else priority).cast("string").alias("p"),
-        (F.lit(True) if sent is None else F.coalesce(sent, F.lit(True))).alias("sent"),
+        # Of a reject `carried` is null: what it has no value of was not sent.
+        (F.lit(True) if sent is None else F.coalesce(sent, value.isNotNull())).alias("sent"),
     )
 
 

@@ -188,8 +188,9 @@ def show(
         what is wrong, then where the record lies and how it begins.
 
         Instants are as short as they can be without losing anything: a day that all share stands in the
-        caption alone, and seconds only where the column has some.  An open end is `…`, a null NULL; guids are
-        cut after 8 characters.  A message that nobody named, as `changes_from` makes it without
+        caption alone, and seconds only where the column has some.  An open end is `…`, a null NULL; the texts
+        "" and "NULL" have quotes, so that they are not taken for what was not sent, or is null; guids are cut
+        after 8 characters.  A message that nobody named, as `changes_from` makes it without
         `message_id`, is called by its source; of other long names a word and the end are shown, and more
         where they would be alike.  The mouse finds each in full.
 
@@ -367,7 +368,8 @@ def _show_cell(
         return Cell(one_line(cell.value), look="mark" if cell.value == "delete" else "")
     if kind == "bytes":
         return Cell(_bytes(cell.value), label, in_full, "value")
-    return Cell(_shorten(cell.value, width), label, in_full, "value")
+    text = f'"{cell.value}"' if cell.value in ("", NULL) else _shorten(cell.value, width)
+    return Cell(text, label, in_full, "value")
 
 
 def _message_label(cell: Any, messages: Mapping[str, MessageLabel]) -> tuple[str, str]:

@@ -436,6 +436,13 @@ def test_changes_are_blank_where_nothing_was_sent(spark: SparkSession) -> None:
     assert table._repr_html_().count('<b style="color:#d94050">delete</b>') == 1
 
 
+def test_a_text_is_taken_neither_for_what_was_not_sent_nor_for_null(spark: SparkSession) -> None:
+    rows = [said(9, "m1", ""), said(10, "m2", "NULL"), (*said(11, "m3", None)[:-2], None, None)]
+    *shown, _ = lines(show(spark.createDataFrame(rows, SAID), order_by="message_id"))
+    # Of a reject nothing was sent: there is no name before the time.
+    assert [line.split()[3] for line in shown] == ["name", '""', '"NULL"', "11:00"]
+
+
 def test_a_sequence_is_shown_where_it_says_more_than_the_time(spark: SparkSession) -> None:
     """A number as such, not as the text of 38 digits that sorts as it does; a text as it is."""
     changes = spark.createDataFrame([said(9, "m1", "Cup"), said(10, "m2", "Mug")], SAID)
