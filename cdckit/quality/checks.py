@@ -12,12 +12,22 @@ from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from cdckit.errors import CdcError, InvalidArgument
+from cdckit.model.changes import CHANGE_SCHEMA, UNTIL
+from cdckit.model.history import HISTORY_SCHEMA, SYSTEM_INTERVAL
 from cdckit.model.records import REJECT, drop_rejects
 from cdckit.notebook.options import ROWS
 from cdckit.notebook.tables import Cell, Grid, Table, html_text, show
-from cdckit.parts.arguments import quoted, require_batch, require_columns, require_package, wrong_argument
+from cdckit.parts.arguments import (
+    quoted,
+    require_batch,
+    require_columns,
+    require_package,
+    require_types,
+    wrong_argument,
+)
 from cdckit.parts.calls import rows_with, takes
 from cdckit.parts.workers import describe_step
 from cdckit.quality.suites import (
@@ -219,6 +229,14 @@ VIEW = "cdckit_"
 """How the names of other tables begin that a suite reads: `cdckit_changes` is the table `changes`."""
 _MERGED = f"{VIEW}merged"
 
+_TYPES: Mapping[str, T.StructType] = {
+    "bitemporal": T.StructType([*HISTORY_SCHEMA, *SYSTEM_INTERVAL]),
+    "changes": T.StructType([*CHANGE_SCHEMA, T.StructField(UNTIL, T.TimestampType())]),
+    "history": HISTORY_SCHEMA,
+    "ledger": HISTORY_SCHEMA,
+}
+"""By suite, the types of its columns that do not depend on an entity, where the table has them."""
+
 
 @takes(frame=rows_with(), rows=ROWS)
 def check(
@@ -256,9 +274,12 @@ def check(
 
     Raises:
         InvalidArgument: There is no such suite, a table that it reads is not given, or *keys* are not where
-            the log does not say them; Great Expectations cannot run one of its expectations; or *frame* is a
-            stream: check its batches, in `foreachBatch`.
-        MissingColumns: *frame* lacks a column that the suite reads.
+            the log does not say them; Great Expectations cannot run one of its expectations; a query has
+            something else than `batch` in braces; or *frame* is a stream: check its batches, in
+            `foreachBatch`.
+        MissingColumns: *frame* lacks a column that the suite reads, or an expectation is about.
+        WrongColumnType: A history or changes have a standard column in another type, such as instants of a
+            file that are texts: as such they would be compared.
         MissingExtra: The suite has an expectation of a sort that only Great Expectations can run
             (it comes with the extra `quality`).  None of the suites of cdckit has one.
 
@@ -289,6 +310,8 @@ def check(
     if REJECT in frame.columns:
         frame = drop_rejects(frame)
     require_columns(frame, promised.columns)
+    types = _TYPES.get(promised.name, T.StructType())
+    require_types(frame, T.StructType([field for field in types if field.name in frame.columns]))
     require_batch(frame, "frame", "check each batch in writeStream.foreachBatch(…)")
     _require_free(frame)
     promised = keep_promised(promised, frame)

@@ -33,6 +33,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.errors import MissingColumns
 from cdckit.merging.arrow_changes import GUID, KEYS
 from cdckit.merging.merge import merge_changes
 from cdckit.model.changes import MADE_OF, UNTIL, require_changes
@@ -182,7 +183,11 @@ def to_sql(sentence: Sentence, schema: T.StructType) -> SqlSentence | None:
     """
     A sentence as a condition on a table of these columns.
 
-    None for the sorts of expectations that Great Expectations has to run.
+    None for what Great Expectations has to run: other sorts of expectations, and columns within a column.
+
+    Raises:
+        MissingColumns: It is about a column that is not there.
+        InvalidArgument: Its query has something else than `batch` in braces.
     """
     kwargs = {name: value for name, value in sentence.kwargs.items() if value is not None}
     if kwargs.get("mostly") == 1:
@@ -193,12 +198,18 @@ def to_sql(sentence: Sentence, schema: T.StructType) -> SqlSentence | None:
         if not wanted or wanted - conditions.keys():
             return query
         return query._replace(breaks=_fill(sentence.by_field, **conditions))
-    if sentence.type == "expect_column_values_to_be_unique" and kwargs.keys() == {"column"}:
-        return _unique([kwargs["column"]])
-    if sentence.type == "expect_compound_columns_to_be_unique" and kwargs.keys() == {"column_list"}:
-        return _unique(kwargs["column_list"])
-    if kwargs.keys() - _KNOWN.get(sentence.type, set()):
+    if sentence.type not in _KNOWN or kwargs.keys() - _KNOWN[sentence.type]:
         return None
+    named = [kwargs[name] for name in ("column", "column_A", "column_B") if name in kwargs]
+    named += kwargs.get("column_list", [])
+    columns = {name.lower() for name in schema.names}
+    missing = [name for name in named if name.lower() not in columns]
+    if not named or any(name.split(".")[0].lower() in columns for name in missing):
+        return None
+    if missing:
+        raise MissingColumns(None, missing, schema.names)
+    if sentence.type.endswith("_to_be_unique"):
+        return _unique(named)
     breaks = _condition(sentence.type, kwargs, schema)
     return None if breaks is None else SqlSentence(BATCH, breaks)
 
@@ -207,6 +218,8 @@ _KNOWN = {
     "expect_column_values_to_not_be_null": {"column"},
     "expect_column_values_to_be_null": {"column"},
     "expect_column_values_to_be_in_set": {"column", "value_set"},
+    "expect_column_values_to_be_unique": {"column"},
+    "expect_compound_columns_to_be_unique": {"column_list"},
     "expect_column_values_to_match_regex": {"column", "regex"},
     "expect_column_values_to_be_between": {"column", "min_value", "max_value", "strict_min", "strict_max"},
     "expect_column_pair_values_a_to_be_greater_than_b": {"column_A", "column_B", "or_equal", "ignore_row_if"},
@@ -283,6 +296,13 @@ def table_rows(sentences: Iterable[SqlSentence]) -> set[str]:
 
 def _parse_query(query: str, of: Sentence) -> SqlSentence:
     """In parts where the suite says what *breaks* it; else all rows of its answer break the sentence."""
+    try:
+        others = names_in_braces(query) - {"batch"}
+    except ValueError:  # a brace without its other half
+        others = {query}
+    if others:
+        needed = "of queries with {batch} in braces and nothing else: others are doubled, as in {{8}}"
+        raise wrong_argument("suite", needed, query)
     begin, end = "SELECT * FROM ", f" WHERE {of.breaks}"
     if of.breaks and query.startswith(begin) and query.endswith(end):
         return SqlSentence(query.removeprefix(begin).removesuffix(end), of.breaks, of.keeps_rows)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit import Ledger, bitemporal, check, merge
-from cdckit.errors import InvalidArgument, MissingColumns, MissingExtra
+from cdckit.errors import InvalidArgument, MissingColumns, MissingExtra, WrongColumnType
 from cdckit.parts.files import expectations
 from cdckit.quality import BrokenPromises, check_all, find_contradictions, gate
 from cdckit.quality.suites import field_conditions, names_in_braces, read_suite, suite_names
@@ -78,6 +78,9 @@ def test_what_cannot_be_checked_is_told_before_a_job_runs(spark: SparkSession, p
         check(products, {"name": "empty"})
     with pytest.raises(MissingColumns, match=r"check\(\) needs the columns guid"):
         check(products, "history")
+    texts = sound_changes(spark).withColumn("effective_timestamp", F.lit("2024-01-01"))
+    with pytest.raises(WrongColumnType, match=r"check\(\) needs the column effective_timestamp as timestamp"):
+        check(texts, "changes")
     stream = spark.readStream.format("rate").load().selectExpr("value AS number", "'x' AS name")
     with pytest.raises(InvalidArgument, match="foreachBatch"):
         check(stream, SUITE)

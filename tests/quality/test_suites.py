@@ -13,9 +13,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
+from cdckit.errors import InvalidArgument, MissingColumns
 from cdckit.model.faults import Fault
 from cdckit.quality.checks import sql
-from cdckit.quality.suites import group_by_rows, read_suite, suite_names, table_rows, to_sql
+from cdckit.quality.suites import SqlSentence, group_by_rows, read_suite, suite_names, table_rows, to_sql
 from cdckit.rdss.findings import RdssFault
 from cdckit.streams.catalogue import StreamFault
 from support.suites import KNOWN_BY_GUID, KNOWN_BY_NUMBER, sentences, told, views
@@ -43,6 +44,24 @@ def test_a_query_says_which_rows_break_it_of_those_that_it_looks_at() -> None:
                 assert made is not None
                 query = f"SELECT * FROM {made.rows} WHERE {each.breaks}"
                 assert query == each.kwargs["unexpected_rows_query"]
+
+
+def test_what_a_sentence_names_is_looked_up() -> None:
+    """What is within a column Great Expectations finds; what is nowhere, and braces of a regex, are told."""
+    schema = T.StructType().add("address", T.StructType().add("city", "string")).add("a.b", "string")
+
+    def of(column: str) -> SqlSentence | None:
+        stated = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": column}}
+        return to_sql(*read_suite({"name": "x", "expectations": [stated]}).sentences, schema)
+
+    assert of("address.city") is None
+    assert of("a.b") == SqlSentence("{batch}", "`a.b` IS NULL")
+    with pytest.raises(MissingColumns, match="columns adress; "):
+        of("adress")
+    for query in ("SELECT * FROM {batch} WHERE `a.b` RLIKE 'x{8}'", "SELECT '}' FROM {batch}"):
+        stated = {"type": "unexpected_rows_expectation", "kwargs": {"unexpected_rows_query": query}}
+        with pytest.raises(InvalidArgument, match="others are doubled"):
+            to_sql(*read_suite({"name": "x", "expectations": [stated]}).sentences, schema)
 
 
 @pytest.mark.parametrize("name", suite_names())
