@@ -124,6 +124,9 @@ _READ = T.StructType(
 )
 
 
+_STREAM = ("topic", "partition", "physical_partition")
+
+
 @takes(limit=COUNT)
 def event_windows(events: DataFrame, *, limit: int = 120) -> Figure:
     """
@@ -142,6 +145,8 @@ def event_windows(events: DataFrame, *, limit: int = 120) -> Figure:
 
     Raises:
         MissingColumns, WrongColumnType: *events* has no events with windows.
+        InvalidArgument: They are of several streams: of several topics, partitions or physical partitions,
+            whose windows and offsets have nothing to do with each other.
 
     Cost: one job that sorts and takes the first rows.
 
@@ -155,8 +160,13 @@ def event_windows(events: DataFrame, *, limit: int = 120) -> Figure:
     '1 of 2 windows passes; 1 open'
     """
     require_types(events, _READ)
-    chosen = events.select(*_READ.fieldNames()).orderBy("offset")
+    stream = [name for name in _STREAM if name in events.columns]
+    chosen = events.select(*_READ.fieldNames(), *stream).orderBy("offset")
     rows, more = first_rows(chosen, limit)
+    for name in stream:
+        values = sorted({row[name] for row in rows if row[name] is not None})
+        if len(values) > 1:
+            raise wrong_argument("events", f"events of one stream: of one {name}", values)
     return _draw_windows(rows, more) if rows else text_figure("There are no events.")
 
 

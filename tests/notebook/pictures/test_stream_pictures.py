@@ -6,6 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.patches import Polygon, Rectangle
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
 from cdckit.notebook import pictures
@@ -45,6 +46,9 @@ def test_each_window_has_its_ground_and_what_does_not_count_is_hollow(spark: Spa
     few = pictures.event_windows(told, limit=2)
     assert few.axes[0].get_title(loc="left").startswith("the first 2 events")
     assert pictures.event_windows(told.limit(0)).get_suptitle() == "There are no events."
+    two = told.withColumn("partition", F.expr("IF(offset < 5, 0, 1)"))
+    with pytest.raises(InvalidArgument, match=r"events of one stream: of one partition.*\[0, 1\]"):
+        pictures.event_windows(two)
 
 
 def test_a_barrier_stands_where_all_listeners_have_ended_a_call() -> None:
