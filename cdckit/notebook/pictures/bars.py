@@ -144,8 +144,10 @@ def _bars_of_entities(rows: list[dict[str, Any]], more: bool, colour_by: str, zo
     labels = {row["guid"]: one_line(row["entity"], 40) or row["guid"] for row in rows}
     places = {guid: place for place, guid in enumerate(labels)}
     by_source = colour_by == "source"
-    looks = source_looks(rows[0]["sources"]) if by_source else {name: PALETTE[name] for name in _OPERATIONS}
     names = [source_name(row) if by_source else row["operation"] for row in rows]
+    looks = {name: PALETTE[name] for name in _OPERATIONS}
+    if by_source:
+        looks = source_looks(rows[0]["sources"], names)
     bars = [
         Bar(
             places[row["guid"]], days(row[VALID_FROM]), days_or_none(row[VALID_TO]), looks[name], row[DELETED]
@@ -333,12 +335,12 @@ def _map(
     fields: Mapping[int, tuple[str, T.DataType]],
     zone: tzinfo,
 ) -> Figure:
-    looks, row_of = source_looks(rows[0]["sources"]), {place: row for row, place in enumerate(fields)}
+    seen = {cell.source for cell in cells}
+    looks, row_of = source_looks(rows[0]["sources"], seen), {place: row for row, place in enumerate(fields)}
     picture = Picture(title, rows=len(fields))
     rows_axis(picture.chart, [name for name, _ in fields.values()])
     bars = [Bar(row_of[cell.place], cell.start, cell.end, looks[cell.source], cell.deleted) for cell in cells]
     draw_bars(picture.chart, bars, high=0.84, pad=0.16, zone=zone)
-    seen = {cell.source for cell in cells}
     others = deleted_mark() if any(cell.deleted for cell in cells) else {}
     others |= open_end_mark() if any(cell.end is None for cell in cells) else {}
     picture.key({name: look for name, look in looks.items() if name in seen}, others=others)

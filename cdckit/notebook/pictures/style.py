@@ -130,6 +130,7 @@ class Picture(Figure):
         FigureCanvasAgg(self)
         self.suptitle(one_line(title, 105), x=0.01, ha="left", fontsize=12, weight="bold")
         self.chart = self.add_subplot()
+        self._note = ""
         self._subtitle = self.chart.set_title(one_line(subtitle, 130))
 
     def _repr_png_(self) -> bytes:
@@ -148,6 +149,7 @@ class Picture(Figure):
     ) -> None:
         """Say below the chart what its colours and markers mean, and its *others*: edges, rings, hatches."""
         handles: list[Any] = []
+        self._note = "several share a look; " if len({*looks.values()}) < len(looks) else ""
         for name, look in looks.items():
             line = Line2D(
                 [], [], linestyle="", marker=look.marker, color=look.colour, markeredgecolor="white"
@@ -161,8 +163,8 @@ class Picture(Figure):
 
     def settle(self, subtitle: str | None = None) -> None:
         """Lay the picture out, so that texts can be measured, with its second line below its first."""
-        if subtitle is not None:
-            self._subtitle.set_text(one_line(subtitle, 130))
+        line = self._subtitle.get_text() if subtitle is None else subtitle
+        self._subtitle.set_text(one_line(self._note + line.removeprefix(self._note), 130))
         self.draw_without_rendering()
         left, _ = self.chart.transAxes.inverted().transform((0.01 * self.bbox.width, 0))
         self._subtitle.set_x(left)
@@ -194,7 +196,10 @@ def ink_on(colour: str) -> str:
 _Value = TypeVar("_Value")
 
 
-def source_looks(sources: Sequence[str]) -> dict[str, Look]:
+def source_looks(sources: Sequence[str], drawn: Iterable[str] | None = None) -> dict[str, Look]:
+    """The look of each source, the same in all pictures; of more than there are looks, of those *drawn*."""
+    if drawn is not None and len(sources) > len(_SOURCES):
+        sources = [*{*sources} & {*drawn}]
     looks = {name: _SOURCES[place % len(_SOURCES)] for place, name in enumerate(sorted(sources))}
     return looks | {"unknown source": PALETTE["no source"]}
 

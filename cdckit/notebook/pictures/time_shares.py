@@ -123,7 +123,7 @@ def _points(rows: list[dict[str, Any]], zone: tzinfo) -> Figure:
         f"{late:,} of {with_number(changes, 'change')} arrived late{by}",
         f"{left_out}late: something as new of the same entity had arrived before",
     )
-    axes, looks = picture.chart, source_looks(rows[0]["sources"])
+    axes, looks = picture.chart, source_looks(rows[0]["sources"], {point.source for point in points})
     large: dict[str, Any] = {"markersize": 8, "markeredgecolor": INK, "markeredgewidth": 1.2, "zorder": 3}
     small: dict[str, Any] = {"markersize": 4, "markeredgecolor": "none", "alpha": 0.6, "zorder": 2}
     for source, is_late in sorted({(point.source, point.late) for point in points}):

@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 
 from cdckit.notebook import pictures
 from cdckit.notebook.pictures.axes import Labels, ValueTexts, time_axis
-from cdckit.notebook.pictures.style import INK, Picture, days, entity_text, in_style
+from cdckit.notebook.pictures.style import INK, Picture, days, entity_text, in_style, source_looks
 
 NEW_YORK = ZoneInfo("America/New_York")
 
@@ -181,3 +181,16 @@ def test_what_stands_beside_the_bars_is_read_on_white_and_on_black() -> None:
 def test_a_picture_has_no_ground_of_its_own() -> None:
     pixels = Image.open(BytesIO(in_style(Picture)("title")._repr_png_()))
     assert pixels.getpixel((2, 300))[3] == 0  # type: ignore[index]
+
+
+def test_of_nine_sources_those_that_are_drawn_are_told_apart_or_it_is_said() -> None:
+    sources = [f"s{number}" for number in range(9)]
+    first, last = source_looks(sources, ["s0", "s8"]), source_looks(sources, sources)
+    assert first["s0"] != first["s8"]
+    assert source_looks(sources[:8], ["s7"])["s7"] == source_looks(sources[:8])["s7"]
+    for looks, line in ((first, "subtitle"), (last, "several share a look; subtitle")):
+        picture = Picture("title", "subtitle")
+        picture.key(looks)
+        picture.settle()
+        picture.settle()
+        assert picture.chart.get_title() == line
