@@ -117,12 +117,14 @@ class CheckResult:
         least = SEVERITIES.index(severity)
         broken = [result for result in self.broken if SEVERITIES.index(result.sentence.severity) >= least]
         if broken:
+            # Of sentences that say the same, the second has a number behind it.
+            by_name = dict(
+                zip(_distinct_names([result.sentence.says for result in broken]), broken, strict=True)
+            )
             first = {
-                result.sentence.says: repr(result.examples)
-                for result in broken
-                if result.examples is not None
+                name: repr(result.examples) for name, result in by_name.items() if result.examples is not None
             }
-            numbers = {result.sentence.says: result.broken for result in broken}
+            numbers = {name: result.broken for name, result in by_name.items()}
             raise BrokenPromises(self.suite, self.rows, numbers, first)
         return self
 
@@ -406,7 +408,7 @@ def breaking_rows(sentence: SqlSentence, views: Mapping[str, DataFrame]) -> Data
 
 
 def _distinct_names(names: Sequence[str]) -> list[str]:
-    """The names of columns, numbered where one was there before: in Spark such a column has no name."""
+    """The names, numbered where one was there before: of two columns alike Spark knows neither by name."""
     apart: list[str] = []
     for name in names:
         new, number, taken = name, 2, {other.lower() for other in apart}

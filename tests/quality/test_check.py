@@ -189,6 +189,10 @@ def test_sentences_without_words_are_told_apart(products: DataFrame) -> None:
     with pytest.raises(BrokenPromises, match=r"breaks 2 sentences(.|\n)*not be null: column kind") as error:
         found.require()
     assert error.value.broken == dict.fromkeys((each.sentence.says for each in found.results), 2)
+    alike = {"name": "x", "expectations": [NAMED, {**NAMED, "kwargs": {"column": "kind"}}]}
+    with pytest.raises(BrokenPromises) as error:
+        check(products.withColumn("kind", F.nullif("name", F.lit("kettle"))), alike).require()
+    assert error.value.broken == {"It has a name.": 2, "It has a name. (2)": 3}
 
 
 def test_a_field_without_a_column_has_no_value(spark: SparkSession) -> None:

@@ -246,9 +246,14 @@ def duration_shares(
         return text_figure(f"There was no entity {period}.")
     times: dict[str, Counter[str]] = {}
     for row in rows:
-        group, value = (_NOTHING if row[name] is None else row[name] for name in ("group", "value"))
+        group, value = (_value_name(row[name]) for name in ("group", "value"))
         times.setdefault(group, Counter())[value] += row["seconds"]
     return _shares(times, field, by, limit, period, cut=cut)
+
+
+def _value_name(text: str | None) -> str:
+    # Quotes tell a text from what it would be taken for.
+    return _NOTHING if text is None else f'"{text}"' if text in (_NOTHING, _OTHERS) else text
 
 
 @in_style

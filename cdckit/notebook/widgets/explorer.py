@@ -169,6 +169,7 @@ def _steps(start: Any, end: Any, step: timedelta) -> list[datetime]:
 
 
 MOST_CHOICES = 300
+CUT_CHOICES = Page(((f"the first {MOST_CHOICES} entities of more; say a part of the key", None),))
 
 
 _LONGEST_VALUE = 300  # the reasons of `why` are sentences
@@ -401,8 +402,7 @@ class _ExplorerWidget:
             return _NOBODY
         parts = self.explorer.parts(self.entity.value, at, field)
         self.parts = {key: self.parts.get(key, page) for key, page in parts.items()}
-        note = Page(((f"the first {MOST_CHOICES} entities of more; say a part of the key", None),))
-        return Page.of([note] * self.is_cut, self.parts.values())
+        return Page.of([CUT_CHOICES] * self.is_cut, self.parts.values())
 
     def _words(self, now: Values) -> str:
         entity = now["entity"].label if now["entity"] else "nobody"

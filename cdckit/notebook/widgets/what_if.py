@@ -18,10 +18,11 @@ from cdckit.ledger import Ledger
 from cdckit.ledger.kind import Kind
 from cdckit.merging.merge import merge
 from cdckit.model.history import VALID_FROM, VALID_TO, business_fields
+from cdckit.model.records import usable_changes
 from cdckit.model.unions import union_changes
 from cdckit.notebook.options import as_zone
 from cdckit.notebook.tables import Table, show
-from cdckit.notebook.widgets.explorer import MOST_CHOICES, Entity, find_entities
+from cdckit.notebook.widgets.explorer import CUT_CHOICES, MOST_CHOICES, Entity, find_entities
 from cdckit.notebook.widgets.panel import (
     Area,
     Controls,
@@ -89,8 +90,8 @@ def priority_board(
     (1 row; instants of 2024-01-01, UTC; … is an open end)
     """
     clock = as_zone(zone)
-    board = _Board(changes, entity, tuple(keys), valid_at, rows, provenance, clock)
     merge(changes, entity=entity, keys=keys)
+    board = _Board(usable_changes(changes), entity, tuple(keys), valid_at, rows, provenance, clock)
     if valid_at is not None:
         require_instant(valid_at, "valid_at")
     board.check()
@@ -338,6 +339,7 @@ class _FormWidget:
     """The controls of a form; what was shown can be applied, and nothing else."""
 
     right: DataFrame
+    is_cut = False
 
     def __init__(self, library: Any, form: _Form, first: Callable[[], Page]) -> None:
         self.form = form
@@ -352,7 +354,7 @@ class _FormWidget:
 
         def begin() -> Page:
             self._find("")
-            return first()
+            return self._with_note(first())
 
         choice = {"containing": containing, "entity": self.entity}
         self.versions = Controls(library, choice, begin, self._versions, lambda now: "versions")
@@ -365,14 +367,18 @@ class _FormWidget:
         self.widget = library.VBox([self.versions.widget, row, self.difference.widget])
 
     def _find(self, containing: str) -> None:
-        entities = self.form.entities(containing)[:MOST_CHOICES]
-        choose_from(self.entity, [(entity.label, entity) for entity in entities])
+        entities = self.form.entities(containing)
+        self.is_cut = len(entities) > MOST_CHOICES
+        choose_from(self.entity, [(entity.label, entity) for entity in entities[:MOST_CHOICES]])
         self.show.disabled = not entities
 
     def _versions(self, before: Values, now: Values) -> Page:
         if now["containing"] != before["containing"]:
             self._find(now["containing"])
-        return self.form.versions(self.entity.value)
+        return self._with_note(self.form.versions(self.entity.value))
+
+    def _with_note(self, page: Page) -> Page:
+        return Page.of([CUT_CHOICES] * self.is_cut, [page])
 
     def _forget(self) -> None:
         self.apply.disabled = True

@@ -274,6 +274,9 @@ def test_a_bar_is_cut_into_the_shares_of_its_values(history: DataFrame) -> None:
     assert drawn == [(0, 0.1), (0, 0.1), (0, 0.8), (1, 0.333333), (1, 0.666667)]
     assert figure.get_suptitle() == "name was “teapot” for 50% of the time"
     assert {"80%", "67%", "33%"} <= {text.get_text() for text in axes.texts}
+    words = history.withColumn("name", F.expr("CASE WHEN number = 2 THEN 'no value' END"))
+    alike = pictures.duration_shares(words, "name", at("09:00"), at("14:00"), by="number")
+    assert {text.get_text() for text in alike.legends[0].get_texts()} == {"no value", '"no value"'}
     nobody = pictures.duration_shares(history, "name", at("01:00"), at("02:00"), by="number")
     assert nobody.get_suptitle().startswith("There was no entity from ")
 

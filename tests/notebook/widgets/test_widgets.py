@@ -20,6 +20,7 @@ from pyspark.sql import types as T
 from cdckit import merge
 from cdckit.errors import InvalidArgument, MissingColumns
 from cdckit.ledger import Ledger
+from cdckit.model.records import REJECT_SCHEMA, add_rejects
 from cdckit.notebook import widgets
 from cdckit.notebook.widgets import panel as panel_of
 from cdckit.notebook.widgets.what_if import _typed_value
@@ -195,8 +196,10 @@ def test_a_priority_that_is_changed_changes_the_table_and_says_what_else(changes
 
 
 def test_without_an_instant_the_board_shows_what_is_current(changes: DataFrame) -> None:
-    panel = widgets.priority_board(changes, entity="thing", keys=KEYS)
-    assert "current, with the priorities" in repr(panel)
+    """A reject among the changes has no source, and is none."""
+    reject = changes.sparkSession.createDataFrame([{"error_code": "DAMAGED"}], REJECT_SCHEMA)
+    panel = widgets.priority_board(add_rejects(changes, reject), entity="thing", keys=KEYS)
+    assert "current, with the priorities shop 1, till 0" in repr(panel)
     all_of(panel.widget, "BoundedIntText")[1].value = 2
     assert "1|x|a|11|12|m2|m3|" in shown(panel.widget)
 
@@ -388,6 +391,13 @@ def test_a_value_is_taken_as_it_is_written(spark: SparkSession) -> None:
     assert tuple(row) == tuple(expected for _, _, expected in given)
     with pytest.raises(InvalidArgument, match="value to be a number of at most 2 decimal places"):
         _typed_value("12.345", T.DecimalType(10, 2), berlin)
+
+
+def test_a_form_says_that_there_are_more_entities(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cdckit.notebook.widgets.what_if.MOST_CHOICES", 1)
+    panel = widgets.correction_form(ledger)
+    assert [label for label, _ in all_of(panel.widget, "Dropdown")[0].options] == ["1 x"]
+    assert "entities of more; say a part of the key" in shown(panel.widget)
 
 
 def test_a_ledger_in_which_nothing_is_has_no_form(spark: SparkSession, tmp_path: Path) -> None:
