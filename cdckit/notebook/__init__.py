@@ -5,8 +5,7 @@ Tables to look at, in Jupyter and as text: histories, changes, rejects and answe
 brings what they need.
 """
 
-from cdckit.notebook.clock import short_instants
 from cdckit.notebook.columns import NULL
 from cdckit.notebook.tables import Table, show
 
-__all__ = ["NULL", "Table", "short_instants", "show"]
+__all__ = ["NULL", "Table", "show"]

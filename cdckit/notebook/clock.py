@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from datetime import date, datetime, timedelta, tzinfo
 from typing import NamedTuple
 
-from cdckit.parts.calls import takes
 from cdckit.parts.instants import EPOCH, microseconds
 
 _TIMESPECS = ((60_000_000, "minutes"), (1_000_000, "seconds"), (1_000, "milliseconds"), (1, "microseconds"))
@@ -49,7 +48,6 @@ class Clock(NamedTuple):
         return moment.replace(tzinfo=None).isoformat(" ", timespec([micros]))
 
 
-@takes()
 def short_instants(instants: Sequence[datetime], zone: tzinfo) -> tuple[list[str], str]:
     """Instants as short as they can be together, and the words for what they share."""
     micros = [microseconds(instant) for instant in instants]

@@ -17,7 +17,8 @@ from cdckit import as_of, changes_from, merge, options
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.model.changes import CHANGE_SCHEMA, sortable_number
 from cdckit.model.records import REJECT_SCHEMA
-from cdckit.notebook import Table, short_instants, show
+from cdckit.notebook import Table, show
+from cdckit.notebook.clock import short_instants
 from cdckit.notebook.messages import shorten_messages
 from cdckit.notebook.tables import Cell, Grid, html_text
 from cdckit.query.as_of import timeline

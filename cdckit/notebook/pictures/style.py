@@ -23,9 +23,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.model.history import VALID_TO, is_never
-from cdckit.notebook.clock import Clock, timespec
+from cdckit.notebook.clock import with_day
 from cdckit.parts.arguments import require_columns
-from cdckit.parts.instants import microseconds
 from cdckit.parts.values import as_text
 from cdckit.query.bitemporal import history_fields
 from cdckit.query.entity_keys import is_entity
@@ -224,12 +223,7 @@ def days_or_none(instant: datetime | None) -> float | None:
 
 def entity_text(key: Mapping[str, Any], zone: tzinfo) -> str:
     """A key in words; the instants in it in full."""
-    shown = [
-        Clock.of([micros := microseconds(value)], zone)._replace(day=None).text(micros, timespec([micros]))
-        if isinstance(value, datetime)
-        else str(value)
-        for value in key.values()
-    ]
+    shown = (with_day(value, zone) if isinstance(value, datetime) else str(value) for value in key.values())
     return one_line(" ".join(shown), 60)
 
 
