@@ -355,7 +355,7 @@ def test_values_of_every_type_are_text(spark: SparkSession) -> None:
     )
     assert lines(show(frame)) == [
         "bin          dec   nan  arr       yes   map      day         wall                 none",
-        "b'\\x00\\xff'  1.50  NaN  [1,null]  true  {\"k\":1}  2024-03-10  2024-03-10 09:00:00",
+        'b\'\\x00\\xff\'  1.50  NaN  [1,null]  true  {"k":1}  2024-03-10  2024-03-10 09:00:00  ""',
         "(1 row)",
     ]
 

@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pyspark.sql import SparkSession
 
 from cdckit.quality.checks import breaking_rows
-from cdckit.quality.suites import read_suite
-from support.suites import sentences
+from cdckit.quality.suites import read_suite, to_sql
 from tools.tiers import seeds
 
 Row = tuple[int, int | None, int, int | None]
@@ -72,7 +71,8 @@ def test_what_is_believed_not_once_is_found_and_nothing_else(spark: SparkSession
     columns = ["valid_from_timestamp", "valid_to_timestamp", "system_from_timestamp", "system_to_timestamp"]
     schema = ", ".join(["guid string", *(f"{name} timestamp" for name in columns)])
     frame = spark.createDataFrame(table, schema)
-    asked = sentences(read_suite("bitemporal"), frame)[-1]
+    asked = to_sql(read_suite("bitemporal").sentences[-1], frame.schema)
+    assert asked is not None
     found = breaking_rows(asked, {"batch": frame}).select("guid").distinct()
     sound = {guid for guid, rows in named.items() if is_sound(rows)}
     assert 700 < len(sound) < 1_400

@@ -274,7 +274,7 @@ class MarkedRows(NamedTuple):
 
         def words(row: dict[str, Cell]) -> str:
             if row[MARK].text != CHANGED:
-                return row[MARK].text
+                return row[MARK].text if row[MARK].text in (NEW, GONE) else ""
             before = {name: row[column] for name, column in was.items() if row[column].look != "nothing"}
             texts = [
                 (one_line(name), on_clock(cell.text, zone) if name in instants else cell.text)
