@@ -33,7 +33,7 @@ class Kind:
         entity: The name of the kind of entity.
         keys: Its key fields, in their order.
         buckets: Into how many parts its tables are cut, by a hash of the guid.
-        grows: Whether they are cut into more when these have become large (`take_changes`).
+        grows: Whether they are cut into more when these have become large.
         by_guid: Whether the changes bring their guids; None as long as none have come.
         name: Its name in a store that holds several; its tables' names begin with it.
         untyped: Its fields that are texts as they were sent (`cdckit.model.changes.UNTYPED`).
