@@ -76,8 +76,7 @@ def _try_to_publish(
     if not anew and shown is not None and shown.form == number and table.has_columns(columns):
         then = _shown_commit(store, history, shown)
         if then is not None and shown.commit >= now.version:
-            table.forget_before(erased)
-            return shown.commit
+            return shown.commit if table.forget_before(erased) else None
     table.require_writable()
     put = history.put_all if then is None else partial(history.put_changes, then)
     if not put(
@@ -87,8 +86,7 @@ def _try_to_publish(
     if then is None and (renamed := list(renamed_columns(table.stored(columns)))):
         names = ", ".join(f"{true!r} is {stored}" for true, stored in renamed)
         _LOG.warning("%s has columns under other names, since Delta does not take theirs: %s", target, names)
-    table.forget_before(erased)
-    return now.version
+    return now.version if table.forget_before(erased) else None
 
 
 def _shown_commit(store: Store, history: _History, shown: Shown) -> Snapshot | None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from deltalake import CommitProperties
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -174,12 +175,18 @@ class PublishedTable:
             return False
         table = Table(self._folder, self._folder, self.stored(rows.schema))
         added = [file.add() for file in write(rows, Target.from_table(self._location, table)).files]
-        mark = dict(zip(_mark_names(self._source), (shown.made, shown.state), strict=True))
-        carried = properties(shown.commit, (self._source, shown.form), more=mark)
+        carried = self._carried(shown)
         if self._head is None:
             return create(self._location, table, added, carried)
         removed = [file.remove() for file in replaced or ()]
-        return self._head.commit([*added, *removed], table.stored, carried, anew=replaced is None)
+        is_put = self._head.commit([*added, *removed], table.stored, carried, anew=replaced is None)
+        self.shown = shown if is_put else self.shown
+        return is_put
+
+    def _carried(self, shown: Shown) -> CommitProperties:
+        """What a commit carries, so that the table tells what it shows."""
+        mark = dict(zip(_mark_names(self._source), (shown.made, shown.state), strict=True))
+        return properties(shown.commit, (self._source, shown.form), more=mark)
 
     def put_all(self, rows: DataFrame, size: int, shown: Shown) -> bool:
         """Write the whole table, of about *size* bytes; False as `put`."""
@@ -197,21 +204,29 @@ class PublishedTable:
         size = sum(file.size for file in replaced.values())
         return self.put(_split_files(rows, size), replaced.values(), shown)
 
-    def forget_before(self, commit: int) -> None:
-        """Delete what versions of the table need that show an earlier commit than *commit*, an erasure."""
+    def forget_before(self, commit: int) -> bool:
+        """
+        Delete what versions of the table need that show an earlier commit than *commit*, an erasure.
+
+        False if another writer was faster: then look at it again.
+        """
         if self._head is None or not commit:
-            return
+            return True
         names = self._location.listed(f"{self._folder}/_delta_log")
         entries = [entry for name in names if (entry := log_entry(name)) is not None]
         oldest = min((version for version, kind in entries if kind == "json"), default=0)
         first = commit_mark(read_actions(self._location, self._folder, oldest))
         if first is not None and first >= commit:
-            return
+            return True
+        paths = sorted(self._location.listed(self._folder, recursive=True))
+        # Who has written some of these files, and not committed them, is overtaken by this.
+        assert self.shown is not None
+        if not self._head.commit([], self._head.state.stored, self._carried(self.shown)):
+            return False
         newest = DeltaLog(self._location, self._folder, self._folder).version
         behind = entries_until(self._location, self._folder, newest)
         version = next((entry for entry, actions in behind if commit_mark(actions) is not None), oldest)
         live = live_files(self._location, self._folder, version)
-        paths = sorted(self._location.listed(self._folder, recursive=True))
         # Of this table, and of those that lie in folders of their own below it.
         tables = tuple(path[: path.index("_delta_log/")] for path in paths if "_delta_log/" in path)
         others = tuple(table for table in set(tables) if table)
@@ -220,6 +235,7 @@ class PublishedTable:
             if not (path.startswith(("_delta_log/", *others)) or path in live):
                 self._location.delete(f"{self._folder}/{path}")
         forget_versions(self._location, self._folder, version)
+        return True
 
 
 class CatalogueTable:
@@ -306,8 +322,9 @@ class CatalogueTable:
         finally:
             self._spark.catalog.dropGlobalTempView(view)
 
-    def forget_before(self, commit: int) -> None:
+    def forget_before(self, commit: int) -> bool:
         """Its older versions are the catalogue's: `VACUUM` deletes them."""
+        return True
 
     def _try_write(self, write: Callable[[], object]) -> bool:
         try:

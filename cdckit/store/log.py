@@ -213,7 +213,9 @@ class DeltaLog:
                 commit_properties=carried,
                 post_commithook_properties=NO_HOOK,
             )
-        except CommitFailedError:
+        except DeltaError:
+            # Where the entries are deleted that it knows, deltalake cannot tell what came behind them.
+            self.delta = self._load()
             if self.newest().version == before:
                 raise
             return False

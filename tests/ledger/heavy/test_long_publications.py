@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import Ledger, changes_from
-from cdckit.ledger import published
+from cdckit.ledger import publication, published
 from cdckit.outputs import periodic_snapshots, scd_type_1, scd_type_2
 from cdckit.parts import at_home
 from cdckit.parts.arguments import quoted
@@ -237,3 +237,29 @@ def test_another_writer_comes_between(
             ledger.publish(target)
         assert len(values(target)) == 3
     assert DeltaTable(str(target)).version() == 1
+
+
+def test_a_cleaning_up_takes_no_files_of_who_has_not_committed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the files of a publisher and its commit another one deletes what is of no version."""
+    ledger, target = opened(spark, tmp_path / "ledger"), tmp_path / "target"
+    for day in (1, 2):
+        ledger.apply(told(spark, (1, 10 * day, day)))
+        ledger.publish(target)
+    ledger.apply(told(spark, (2, 30, 3)))
+    now = ledger.store.snapshot()
+    cleaner = publication._open_table(now, ledger.at_commit().kind, target, None)
+    write = published.write
+
+    def late(*given: Any) -> Any:
+        monkeypatch.undo()
+        written = write(*given)
+        assert cleaner.forget_before(2)
+        return written
+
+    monkeypatch.setattr(published, "write", late)
+    assert ledger.publish(target) == 3
+    assert values(target) == [(1, 10, False), (1, 20, True), (2, 30, True)]
+    live = set(DeltaTable(str(target)).file_uris())
+    assert {str(path) for path in target.glob("*.parquet")} >= live
