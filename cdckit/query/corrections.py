@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -14,9 +15,11 @@ from cdckit.model.changes import DELETE, UNTIL, UPSERT, statement_columns
 from cdckit.model.forms import history_with
 from cdckit.model.history import DELETED, FIELD_PROVENANCE, VALID_FROM, VALID_TO, business_fields
 from cdckit.parts.arguments import quoted, require_fields, require_keys, require_struct, wrong_type
+from cdckit.parts.arrow_types import arrow_type
 from cdckit.parts.calls import INT, takes
-from cdckit.parts.widening import as_type, common_spark_type
+from cdckit.parts.widening import as_type, common_spark_type, is_made_text
 from cdckit.query.as_of import versions_within
+from cdckit.query.entity_keys import literal
 
 _GREATEST = 2**31 - 1
 
@@ -48,8 +51,9 @@ def correct(
 
     Args:
         history: The versions of the entities that are meant: a history, or some of its rows by `where`.
-        values: The right value of each field that was wrong: a value, or a column over *history*
-            (`F.col("price") * 2`).  None if the entities were not there at all.
+        values: The right value of each field that was wrong: a value of its type, as in the *key* of
+            `timeline`, or a column over *history* (`F.col("price") * 2`).  None if the entities were not
+            there at all.
         start: From when: an aware datetime in any zone.
         end: Until when, exclusive; None if the values hold until a source says something else.
         keys: The key fields, as for `merge`.
@@ -133,13 +137,26 @@ def _right_values(
     for name in require_fields(values, fields, "values"):
         needed = history.schema[name].dataType
         value = values[name]
-        value = value if isinstance(value, Column) else F.lit(value)
+        value = value if isinstance(value, Column) else _literal(name, value, needed)
         given = history.select(value).schema[0].dataType
         common = common_spark_type(needed, given)
-        if common is None or common.simpleString() != needed.simpleString():
+        is_other = common is None or common.simpleString() != needed.simpleString()
+        if is_other or is_made_text(common, needed, given):
             raise wrong_type(name, needed.simpleString(), given.simpleString())
         columns[name] = as_type(value, given, needed, name)
     return columns
+
+
+def _literal(name: str, value: object, needed: T.DataType) -> Column:
+    """The value as a column; raises `WrongColumnType` for what is none of the field's type."""
+    try:
+        column = literal(value, needed)
+        if not isinstance(needed, T.IntegralType):
+            return column
+        pa.scalar(value, arrow_type(needed))  # Raises where the field has too few bits.
+        return column.cast(needed)
+    except ValueError:
+        raise wrong_type(name, needed.simpleString(), f"{type(value).__name__}, {value!r}") from None
 
 
 def _of_key(field: T.StructField, keys: Sequence[str]) -> Column:

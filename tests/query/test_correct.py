@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -268,6 +269,9 @@ def test_it_is_told_by_whom_and_taken_back(said: DataFrame, history: DataFrame) 
     ("values", "more", "error", "text"),
     [
         ({"price": "many"}, {}, WrongColumnType, "price"),
+        ({"price": True}, {}, WrongColumnType, "price"),
+        ({"price": 2**31}, {}, WrongColumnType, "price"),
+        ({"pier": True}, {}, WrongColumnType, "pier"),
         ({"gate": "C"}, {}, InvalidArgument, "values"),
         ({"prise": 1}, {}, InvalidArgument, "price"),
         ({}, {}, InvalidArgument, "values"),
@@ -285,6 +289,23 @@ def test_what_cannot_be_a_correction_is_refused_when_it_is_called(
         correct(history, values, day(2), day(3), **{**STEWARD, **more})
 
 
+def test_a_value_is_of_its_field_s_type_as_in_a_key(spark: SparkSession) -> None:
+    """A float is one of a column of floats, days before 1582 stay, and no instant is without its zone."""
+    frame = spark.sql(
+        "SELECT 'A' AS gate, timestamp'2024-01-01' AS at, float(1) AS f, 1.00BD AS d, smallint(1) AS s, "
+        "timestamp'2024-01-01' AS t, timestamp_ntz'2024-01-01' AS n"
+    )
+    old = history_of(changes_from(frame, keys=KEYS, effective="at", column_list=[*"fdstn"]))
+    ancient = datetime(1500, 1, 1, tzinfo=UTC)
+    values = {"f": 1.5, "d": 2, "s": 7, "t": ancient, "n": ancient.replace(tzinfo=None)}
+    (row,) = correct(old, values, day(2), day(3), **STEWARD).select("data.*").toArrow().to_pylist()
+    assert {name: row[name] for name in values} == values
+    wrong: list[dict[str, Any]] = [{"t": day(2).replace(tzinfo=None)}, {"n": day(2)}, {"d": 1.5}, {"s": 1.0}]
+    for value in [*wrong, {"d": Decimal("1.234")}, {"s": 40_000}]:
+        with pytest.raises(WrongColumnType, match=next(iter(value))):
+            correct(old, value, day(2), day(3), **STEWARD)
+
+
 def test_so_are_an_end_that_is_no_later_a_column_of_another_type_and_no_priorities(
     history: DataFrame,
 ) -> None:
@@ -292,6 +313,8 @@ def test_so_are_an_end_that_is_no_later_a_column_of_another_type_and_no_prioriti
         correct(history, {"price": 1}, day(3), day(3), **STEWARD)
     with pytest.raises(WrongColumnType, match="price"):
         correct(history, {"price": F.col("price") * 1.5}, day(2), day(3), **STEWARD)
+    with pytest.raises(WrongColumnType, match="pier"):
+        correct(history, {"pier": F.col("price")}, day(2), day(3), **STEWARD)
     bare = history.drop("field_provenance")
     with pytest.raises(MissingColumns, match="field_provenance"):
         correct(bare, {"price": 1}, day(2), day(3), **STEWARD)
