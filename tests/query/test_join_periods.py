@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -191,3 +192,16 @@ def test_what_cannot_be_asked(spark: SparkSession) -> None:
         with pytest.raises(InvalidArgument, match=said):
             join_periods(one, given)
     assert join_periods(one, one.where("case > 1")).count() == 0
+
+
+def test_a_table_of_files_is_joined_with_itself(spark: SparkSession, tmp_path: Path) -> None:
+    """Of structs in a condition Spark can lose a field where one table is read on both sides."""
+    path = str(tmp_path / "periods")
+    frame(spark, [(1, "x", (1, 3)), (1, "y", (3, 5)), (1, "z", (6, 8))]).coalesce(1).write.parquet(path)
+    table = spark.read.parquet(path)
+    for relations, expected in (
+        (["meets"], {("x", "y")}),
+        (["before", "after"], {("x", "z"), ("z", "x"), ("y", "z"), ("z", "y")}),
+    ):
+        pairs = join_periods(table, table, relations, on=["case"])
+        assert {(row["a"]["name"], row["b"]["name"]) for row in pairs.collect()} == expected
