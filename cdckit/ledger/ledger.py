@@ -42,7 +42,7 @@ from cdckit.parts.arguments import StreamBatch, microseconds, require_batch_id, 
 from cdckit.parts.calls import checked_calls
 from cdckit.parts.tables import AnyTable
 from cdckit.parts.workers import describe_jobs
-from cdckit.query.provenance import Messages
+from cdckit.query.provenance import Messages, read_messages
 from cdckit.store import CommitResult, Snapshot, Store, Transaction
 from cdckit.store.erasure import forget_past
 from cdckit.store.files import sum_digests
@@ -531,10 +531,11 @@ class Ledger:
             history.  Where rows have moved to other keys, all are.
         """
         require_gate(gate)
+        revoked = read_messages(self._spark, messages)
 
         def work(transaction: Transaction) -> int:
             kind = self._stored_kind(transaction.base)
-            touched = revoke_within(transaction, kind, messages, source)
+            touched = revoke_within(transaction, kind, revoked, source)
             if not touched:
                 return transaction.base.version or 0
             return transaction.commit(reads=run_gate(gate, transaction, kind, touched)).version

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import reduce
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -317,9 +317,9 @@ def revoke(changes: DataFrame, messages: Messages, *, source: str | None = None)
 
     Args:
         changes: One row per change.
-        messages: The id of a message, several ids, or a table, of Spark, pandas or Arrow, with the column
-            `message_id`; unknown ones and none at all change nothing.  If that table has the column `source`,
-            too, a row of it means the message of that source alone, null being one.
+        messages: The id of a message, several ids, or a table with the column `message_id`, of Spark, of
+            pandas, or what speaks Arrow's stream; unknown ones and none at all change nothing.  If that table
+            has the column `source`, too, a row of it means the message of that source alone, null being one.
         source: The source whose messages are meant; without it, those of every source with such an id.
 
     Returns:
@@ -348,19 +348,17 @@ def revoke(changes: DataFrame, messages: Messages, *, source: str | None = None)
     """
     if not (source is None or isinstance(source, str)):
         raise wrong_argument("source", "the name of a source, or None", source)
-    if _is_table(messages):
-        messages = as_spark(changes.sparkSession, messages)
-    by_source = isinstance(messages, DataFrame) and "source" in messages.columns
+    revoked = read_messages(changes.sparkSession, messages)
+    by_source = isinstance(revoked, DataFrame) and "source" in revoked.columns
     names = ["message_id", "source"] if by_source or source is not None else ["message_id"]
     require_types(changes, T.StructType([CHANGE_SCHEMA[name] for name in names]))
     of_source = F.lit(True) if source is None else F.col("source").eqNullSafe(source)
-    if isinstance(messages, DataFrame):
-        return _without_messages(changes, messages, of_source, by_source=by_source)
-    listed = _message_ids(messages)
-    is_revoked = of_source & F.coalesce(F.col("message_id").isin(listed), F.lit(False))
+    if isinstance(revoked, DataFrame):
+        return _without_messages(changes, revoked, of_source, by_source=by_source)
+    is_revoked = of_source & F.coalesce(F.col("message_id").isin(revoked), F.lit(False))
     return (
         changes.where(~_refuse_lists(is_revoked, _is_list_change(changes), F.col("message_id")))
-        if listed
+        if revoked
         else changes
     )
 
@@ -397,14 +395,19 @@ _REVOKED = "cdckit.revoked"
 """A name that no column of changes has."""
 
 
-def _is_table(messages: object) -> TypeGuard[AnyTable]:
-    """Tell whether these are a table: to go through one of pandas gives the names of its columns."""
-    return isinstance(messages, DataFrame) or (has_order(messages) and hasattr(messages, "columns"))
+def read_messages(spark: SparkSession, messages: Messages) -> list[str] | DataFrame:
+    """The ids, or the table of them as Spark's: either can be read more than once."""
+    # A column of ids speaks Arrow's stream, too, and has no columns.
+    if isinstance(messages, DataFrame) or (has_order(messages) and hasattr(messages, "columns")):
+        return as_spark(spark, messages)
+    return _message_ids(messages)
 
 
 def _message_ids(messages: Any) -> list[str]:
-    is_list = isinstance(messages, Iterable) and not isinstance(messages, str | Mapping)
-    listed: list[str] = list(messages) if is_list and not _is_table(messages) else [messages]
+    texts = [messages] if isinstance(messages, str) else messages
+    # Walked through, tables and mappings give their names.
+    is_listed = isinstance(texts, Iterable) and not (isinstance(texts, Mapping) or hasattr(texts, "columns"))
+    listed: list[Any] = list(texts) if is_listed else [texts]
     if not all(isinstance(message, str) for message in listed):
         raise wrong_argument("messages", "the id of a message, or several", messages)
     return listed

@@ -72,7 +72,8 @@ def test_a_correction_is_applied_and_taken_back_like_any_other_message(
     assert to_rows(ledger.history()) == to_rows(
         merge(union_changes(said, right), entity="price", keys=["item"])
     )
-    version = ledger.revoke("anna, 2024-01-20 00:00:00: misread")
+    # Of what can be walked through once, the second look would find nothing to take back.
+    version = ledger.revoke(message for message in ["anna, 2024-01-20 00:00:00: misread"])
     assert to_rows(ledger.history()) == before
     assert ledger.revoke("anna, 2024-01-20 00:00:00: misread") == version
     assert to_rows(ledger.at_commit(version - 1).history()) != before

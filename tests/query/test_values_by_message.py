@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import pandas as pd
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -154,7 +155,9 @@ def test_an_empty_history_has_no_rows(spark: SparkSession) -> None:
     assert values_by_message(spark.createDataFrame([], SCHEMA), "m1").collect() == []
 
 
-@pytest.mark.parametrize("wrong", [None, 7, ["m1", None], [b"m1"]])
+@pytest.mark.parametrize(
+    "wrong", [None, 7, ["m1", None], [b"m1"], {"m1": 1}, pd.DataFrame({"message_id": ["m1"]})]
+)
 def test_messages_are_texts(history: DataFrame, wrong: Any) -> None:
     with pytest.raises(
         InvalidArgument, match=r"values_by_message\(\) needs messages to be the id of a message"
