@@ -47,7 +47,7 @@ from cdckit.model.records import usable_changes
 from cdckit.parts import at_home
 from cdckit.parts.arguments import quoted
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.workers import plan_bytes, reads_few_rows, reports_at_home, worker_reports
+from cdckit.parts.workers import are_few_rows, plan_bytes, reports_at_home, worker_reports
 from cdckit.query.provenance import Messages, revoke
 from cdckit.store import File, Transaction
 from cdckit.store.columns import keeps_types, true_names
@@ -321,7 +321,7 @@ def _cut(transaction: Transaction, changes: FittedChanges) -> tuple[Kind, bool]:
         if bytes_read is not None:
             first = _enough_buckets(bytes_read * _STORED_BYTES)
         else:
-            first = 1 if reads_few_rows(changes.rows) else _FIRST_BUCKETS
+            first = 1 if are_few_rows(changes.rows) else _FIRST_BUCKETS
         return replace(kind, buckets=first), False
     tables = (kind.changes, kind.history)
     enough = _enough_buckets(sum(file.size for name in tables for file in transaction.files(name)))
@@ -329,8 +329,8 @@ def _cut(transaction: Transaction, changes: FittedChanges) -> tuple[Kind, bool]:
         return kind, False
     grown = replace(kind, buckets=enough)
     log = transaction.read(kind.changes)
-    every = F.sequence(F.lit(0), F.lit(enough - 1))
-    bucket = F.when(F.col(GUID) == EVERY, every).otherwise(F.array(grown.bucket_column(F.col(GUID))))
+    all_buckets = F.sequence(F.lit(0), F.lit(enough - 1))
+    bucket = F.when(F.col(GUID) == EVERY, all_buckets).otherwise(F.array(grown.bucket_column(F.col(GUID))))
     once = log.where((F.col(GUID) != EVERY) | (F.col(BUCKET) == 0)).withColumn(BUCKET, F.explode(bucket))
     transaction.swap(kind.changes, transaction.files(kind.changes), once.repartition(BUCKET), same_rows=True)
     begin_upkeep(transaction, grown, anew=True).run()
