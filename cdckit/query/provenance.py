@@ -34,7 +34,7 @@ from cdckit.parts.arguments import (
     wrong_type,
 )
 from cdckit.parts.calls import INSTANT, Form, rows_with, takes
-from cdckit.parts.tables import AnyTable, as_spark, has_order
+from cdckit.parts.tables import AnyTable, as_spark, has_order, spark_table
 from cdckit.parts.values import as_text, comparable
 from cdckit.query.entity_keys import is_entity
 from cdckit.query.intervals import fold_periods, is_ever_in_force, is_in_force
@@ -348,7 +348,7 @@ def revoke(changes: DataFrame, messages: Messages, *, source: str | None = None)
     """
     if not (source is None or isinstance(source, str)):
         raise wrong_argument("source", "the name of a source, or None", source)
-    revoked = read_messages(changes.sparkSession, messages)
+    revoked = read_messages(spark_table(changes).sparkSession, messages)
     by_source = isinstance(revoked, DataFrame) and "source" in revoked.columns
     names = ["message_id", "source"] if by_source or source is not None else ["message_id"]
     require_types(changes, T.StructType([CHANGE_SCHEMA[name] for name in names]))
