@@ -1,4 +1,9 @@
-"""Notebooks that are tested in one JVM do not touch each other, whatever one of them leaves there."""
+"""
+Notebooks that are tested in one JVM do not touch each other, whatever one of them leaves there.
+
+In `make test`: all notebooks, so, and
+tests/tools/test_forked_kernels.py::test_forked_kernels_are_as_others_and_end_when_their_owner_is_killed.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 BEGUN = "from cdckit import session\nspark = session(memory='1g', small=True)"
 LEAVES = """
 print(spark.conf.get("spark.sql.codegen.factoryMode"))
