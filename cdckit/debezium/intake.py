@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -195,7 +196,8 @@ class Intake(TableIntake):
 
         def add(name: str) -> None:
             parts = [some for some, of in ((sound, names), (healed, healed_names)) if some and name in of]
-            self._add(name, reduce(DataFrame.unionByName, parts).where(F.col(OF_TABLE) == name))
+            share = facts.shares[name] if name not in healed_names else 1
+            self._add(name, reduce(DataFrame.unionByName, parts).where(F.col(OF_TABLE) == name), share)
 
         touched = (names | healed_names) & ready.keys()
         run_together(self._transaction.spark, add, sorted(touched - changed))
@@ -280,12 +282,16 @@ class Intake(TableIntake):
 
     # The ledger of a table -------------------------------------------------------------------------------
 
-    def _add(self, name: str, events: DataFrame) -> None:
-        """Take the events of a table: its changes into its ledger, rows in error to the rejects."""
+    def _add(self, name: str, events: DataFrame, share: float = 1) -> None:
+        """
+        Take the events of a table, this *share* of what is read of the batch.
+
+        Its changes go into its ledger, rows in error to the rejects.
+        """
         table = self._tables[name]
         rows = self._settings.rows(events, table).where(F.col(ERROR_CODE).isNotNull())
         self._reject(rows, F.lit(name))
-        self._apply(self._settings.kind(table), self._settings.changes(events, table))
+        self._apply(self._settings.kind(table), self._settings.changes(events, table), share)
 
     def _make_anew(self, name: str) -> None:
         """Make the ledger of a table anew from all records, since they read otherwise by now."""
@@ -395,6 +401,8 @@ class _Facts(NamedTuple):
 
     mentions: list[Mention]
     errors: set[str]
+    shares: Mapping[str, float]
+    """By table, which part of the events is about it."""
     since: datetime | None
     ends_snapshot: bool
 
@@ -422,6 +430,7 @@ def _find_facts(events: DataFrame) -> _Facts:
             F.min("place").alias("place"),
             F.min("timestamp").alias("since"),
             F.max("is_last").alias("is_last"),
+            F.count_if(F.coalesce("place", F.lit(0)) == 0).alias("events"),
         )
         .collect()
     )
@@ -437,5 +446,9 @@ def _find_facts(events: DataFrame) -> _Facts:
         Mention(row[OF_TABLE], tuple(row["keys"] or ()) or None, row["key"], row["value"], row["source"])
         for row in of_tables
     ]
+    counts = Counter[str | None]()
+    for row in rows:
+        counts[row[OF_TABLE]] += row["events"]
+    shares = {name: count / counts.total() for name, count in counts.items() if name is not None}
     times = [row["since"] for row in rows if row["since"] is not None]
-    return _Facts(mentions, errors, min(times, default=None), any(row["is_last"] for row in rows))
+    return _Facts(mentions, errors, shares, min(times, default=None), any(row["is_last"] for row in rows))

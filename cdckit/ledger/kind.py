@@ -17,7 +17,7 @@ from cdckit.merging.arrow_changes import GUID
 from cdckit.parts.kept_folds import bucket_of
 from cdckit.parts.values import guid
 from cdckit.store import OtherKind, Snapshot, Transaction
-from cdckit.store.store import read_note
+from cdckit.store.store import Tables, read_note
 
 FORMAT = 4
 _NOTE = "cdckit.ledger"
@@ -128,8 +128,16 @@ class Kind:
 
     def with_buckets_of(self, transaction: Transaction) -> Kind:
         """The same, with what a transaction knows of its buckets and fields, if it knows it."""
-        note = read_note(transaction, self._key, None)
+        note = self._read_note(transaction, transaction.base.location.root)
         return self if note is None else replace(self, **_noted_cut(note), **_noted_fields(note))
+
+    def _read_note(self, tables: Tables, location: str) -> Any:
+        """What the store has noted of the ledger, None if nothing; raises `OtherKind` for another format."""
+        note = read_note(tables, self._key, None)
+        if note is not None and note["format"] != FORMAT:
+            problem = f"a ledger of format {note['format']}, which this version of cdckit does not know"
+            raise OtherKind(location, f"one of format {FORMAT}", problem)
+        return note
 
     def stored_kind(self, snapshot: Snapshot, buckets: int | None = None) -> Kind:
         """
@@ -137,22 +145,21 @@ class Kind:
 
         *buckets* is how many were asked for; None takes those that it has.
         """
-        location, note = snapshot.location.root, read_note(snapshot, self._key, None)
+        location = snapshot.location.root
+        note = self._read_note(snapshot, location)
         if note is None:
             tables_there = {*self.tables.values(), self.lists} & set(snapshot.names())
             strange = sorted(tables_there if self.name else snapshot.names())
             if strange:
                 raise OtherKind(location, str(self), f"the tables {', '.join(strange)}, no ledger's")
             return self
-        if note["format"] != FORMAT:
-            problem = f"a ledger of format {note['format']}, which this version of cdckit does not know"
-            raise OtherKind(location, f"one of format {FORMAT}", problem)
         about = {"by_guid": note["by_guid"], "name": self.name, **_noted_cut(note)}
         stored = Kind(note["entity"], tuple(note["keys"]), **about, **_noted_fields(note))
         if (stored.entity, stored.keys) != (self.entity, self.keys):
             raise OtherKind(location, str(self), str(stored))
-        if buckets is not None and buckets != stored.buckets:
-            raise OtherKind(location, f"{self} in {buckets} buckets", f"one in {stored.buckets}")
+        if buckets is not None and (stored.grows or buckets != stored.buckets):
+            theirs = "one that decides itself in how many" if stored.grows else f"one in {stored.buckets}"
+            raise OtherKind(location, f"{self} in {buckets} buckets", theirs)
         return stored
 
     def for_changes(self, by_guid: bool) -> Kind:

@@ -165,12 +165,12 @@ class TableIntake:
         named = (F.lit(None) if of_table is None else of_table).cast("string").alias(OF_TABLE)
         return self._transaction.append(REJECTS, rows.select(*REJECT_SCHEMA.names, named)).rows
 
-    def _apply(self, kind: Kind, stated: DataFrame) -> None:
-        """Take changes into a ledger."""
+    def _apply(self, kind: Kind, stated: DataFrame, share: float = 1) -> None:
+        """Take changes into a ledger, which are this *share* of what their plan reads."""
         erased = erased_changes(stated, self._transaction, kind)
         if erased is not None:
             self._erased.append(erased.select(record_place("arrival.").alias(PLACE)))
-        self.reads += apply_within(self._transaction, kind, stated)
+        self.reads += apply_within(self._transaction, kind, stated, share)
 
     def _drop_ledger(self, kind: Kind, of_table: str) -> None:
         """Let there be no ledger of a table, and no rejects of it: it is made anew from its records."""

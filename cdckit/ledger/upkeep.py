@@ -47,7 +47,13 @@ from cdckit.model.records import usable_changes
 from cdckit.parts import at_home
 from cdckit.parts.arguments import quoted
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.workers import are_few_rows, plan_bytes, reports_at_home, worker_reports
+from cdckit.parts.workers import (
+    are_few_rows,
+    plan_bytes,
+    reads_sources_alone,
+    reports_at_home,
+    worker_reports,
+)
 from cdckit.query.provenance import Messages, revoke
 from cdckit.store import File, Transaction
 from cdckit.store.columns import keeps_types, true_names
@@ -282,6 +288,7 @@ def take_changes(
     call: int | None = None,
     written: LoggedBatch | None = None,
     again: Collection[int] = (),
+    share: float = 1,
 ) -> TakenChanges:
     """
     Take changes into a ledger, and bring its history up to them, without a commit.
@@ -292,8 +299,9 @@ def take_changes(
             records have places of their own, and for full lists.
         written: The same changes, if an overtaken transaction has written them: used again if they fit.
         again: Buckets of which all entities are merged again.
+        share: Which part of what the plan of the rows reads is theirs.
     """
-    kind, is_anew = _cut(transaction, changes)
+    kind, is_anew = _cut(transaction, changes, share)
     upkeep = begin_upkeep(transaction, kind, changes.rows.schema, log_types=changes.log_types)
     log = upkeep.targets.log
     if written is None or not written.fits(transaction, kind, log, call):
@@ -305,13 +313,13 @@ def take_changes(
     return TakenChanges(kind, written, news, list(range(kind.buckets)) if is_anew else buckets)
 
 
-def _cut(transaction: Transaction, changes: FittedChanges) -> tuple[Kind, bool]:
+def _cut(transaction: Transaction, changes: FittedChanges, share: float) -> tuple[Kind, bool]:
     """
     Give a ledger that grows the buckets that it should have; whether its tables were made anew for that.
 
-    How much comes to a new one is estimated from what the plan of its first changes reads.  Later it is known
-    what it has, and it is cut into four times as many buckets, again and again; or into few, if the first
-    ones were taken for many.
+    How much comes to a new one is estimated from what the plan of its first changes reads, of which *share*
+    is for this ledger.  Later it is known what it has, and it is cut into four times as many buckets, again
+    and again; or into few, if the first ones were taken for many.
     """
     kind = changes.kind
     if not kind.grows:
@@ -319,7 +327,9 @@ def _cut(transaction: Transaction, changes: FittedChanges) -> tuple[Kind, bool]:
     if not transaction.has(kind.changes):
         bytes_read = plan_bytes(changes.rows)
         if bytes_read is not None:
-            first = _enough_buckets(bytes_read * _STORED_BYTES)
+            enough = _enough_buckets(int(bytes_read * share) * _STORED_BYTES)
+            # Of a join that is not computed yet, the estimate is the product of its sides.
+            first = enough if reads_sources_alone(changes.rows) else min(enough, _FIRST_BUCKETS)
         else:
             first = 1 if are_few_rows(changes.rows) else _FIRST_BUCKETS
         return replace(kind, buckets=first), False
@@ -328,11 +338,17 @@ def _cut(transaction: Transaction, changes: FittedChanges) -> tuple[Kind, bool]:
     if enough <= kind.buckets < enough * _FIRST_BUCKETS:
         return kind, False
     grown = replace(kind, buckets=enough)
-    log = transaction.read(kind.changes)
     all_buckets = F.sequence(F.lit(0), F.lit(enough - 1))
     bucket = F.when(F.col(GUID) == EVERY, all_buckets).otherwise(F.array(grown.bucket_column(F.col(GUID))))
-    once = log.where((F.col(GUID) != EVERY) | (F.col(BUCKET) == 0)).withColumn(BUCKET, F.explode(bucket))
-    transaction.swap(kind.changes, transaction.files(kind.changes), once.repartition(BUCKET), same_rows=True)
+    new_files = transaction.new_files(kind.changes)
+    old_files = [file for file in transaction.files(kind.changes) if file not in new_files]
+    # What the transaction has brought so far is news to who reads the log as a stream: it stays apart.
+    for files, is_known in ((old_files, True), (new_files, False)):
+        if files:
+            rows = transaction.read(kind.changes, files=files)
+            once = rows.where((F.col(GUID) != EVERY) | (F.col(BUCKET) == 0))
+            cut = once.withColumn(BUCKET, F.explode(bucket)).repartition(BUCKET)
+            transaction.swap(kind.changes, files, cut, same_rows=is_known)
     begin_upkeep(transaction, grown, anew=True).run()
     return grown, True
 
@@ -344,9 +360,11 @@ def _enough_buckets(stored: int) -> int:
     return buckets
 
 
-def apply_within(transaction: Transaction, kind: Kind, changes: DataFrame) -> list[Scope]:
+def apply_within(transaction: Transaction, kind: Kind, changes: DataFrame, share: float = 1) -> list[Scope]:
     """
     Do what `Ledger.apply` does, without a commit, for doors; returns what the commit must find as it was.
+
+    *share* is as for `take_changes`.
 
     A ledger that is there keeps its number of buckets; rejects are kept by the shell.  What a feed sent must
     not be refused: so a column of times that its source has altered to one of numbers becomes one of texts,
@@ -354,7 +372,7 @@ def apply_within(transaction: Transaction, kind: Kind, changes: DataFrame) -> li
     """
     kind = kind.with_buckets_of(transaction)
     rows = to_log_rows(usable_changes(changes), kind)
-    taken = take_changes(transaction, fit_changes(transaction, kind, rows))
+    taken = take_changes(transaction, fit_changes(transaction, kind, rows), share=share)
     return read_scopes(taken.kind, taken.buckets)
 
 

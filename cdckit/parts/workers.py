@@ -223,6 +223,19 @@ def are_few_rows(rows: DataFrame) -> bool:
     return rows.limit(at_home.WORK_ROWS + 1).count() <= at_home.WORK_ROWS
 
 
+_SOURCES = {"LogicalRelation", "DataSourceV2ScanRelation", "HiveTableRelation", "LocalRelation", "Range"}
+
+
+def reads_sources_alone(rows: DataFrame) -> bool:
+    """
+    Tell whether all that a plan reads are sources of rows, of which Spark knows how large they are.
+
+    Of the results of other plans, as in a batch of a stream, a cache or a checkpoint, it knows what it
+    estimated of those.
+    """
+    return all(leaf.nodeName() in _SOURCES for leaf in _leaves(rows))
+
+
 def _leaves(rows: DataFrame) -> Iterator[Any]:
     """What a plan reads."""
     leaves = rows._jdf.queryExecution().optimizedPlan().collectLeaves()

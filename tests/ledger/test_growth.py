@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from urllib.parse import unquote
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import merge
 from cdckit.ledger import Ledger, Pending, upkeep
 from cdckit.parts import at_home
+from cdckit.store import OtherKind, Store
 from support import source_order
 from support.ledgers import opened, price, prices, require_order, rows_of
 from support.source_order import Event
@@ -80,6 +84,52 @@ def test_a_new_one_has_buckets_for_what_comes(
     monkeypatch.setattr(upkeep, "BUCKET_BYTES", 1_000)
     (many,) = buckets_of("large ones", table)
     assert many > 4
+
+
+@pytest.mark.usefixtures("small_buckets")
+def test_what_came_before_it_was_cut_in_one_transaction_is_news_to_a_stream(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what the table's log says of its files: streams pass over those that are no change of data."""
+    ledger = opened(spark, tmp_path, buckets=None)
+    ledger.apply(prices(spark, price(1, 1, "a")))
+    kind = ledger.at_commit().kind
+    with Store(spark, tmp_path).begin() as transaction:
+        upkeep.apply_within(transaction, kind, prices(spark, price(2, 2, "b"), price(3, 2, "b")))
+        monkeypatch.setattr(upkeep, "BUCKET_BYTES", 1_500)
+        upkeep.apply_within(transaction, kind, prices(spark, price(4, 3, "c")))
+        transaction.commit()
+    assert require_order(ledger, tmp_path) > 1
+    newest = max((tmp_path / "changes" / "_delta_log").glob("*.json"))
+    added = [json.loads(line).get("add") for line in newest.read_text().splitlines()]
+    news = [tmp_path / "changes" / unquote(file["path"]) for file in added if file and file["dataChange"]]
+    assert sorted(message for file in news for message in read_messages(file)) == ["day 2", "day 2", "day 3"]
+
+
+def read_messages(file: Path) -> list[str]:
+    return pq.read_table(file, columns=["message_id"], partitioning=None).column(0).to_pylist()
+
+
+def test_of_what_is_no_source_of_rows_the_estimate_makes_no_thousands_of_buckets(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark takes a join that nobody has computed for the product of its sides."""
+    table = prices(spark, price(1, 1, "a"), price(2, 1, "b"))
+    numbers = spark.range(20_000).join(spark.range(20_000), "id")
+    joined = table.join(numbers, table["data.h"] == numbers["id"]).select(*table.columns).cache()
+    try:
+        ledger = opened(spark, tmp_path, buckets=None)
+        assert ledger.apply(joined).news == 2
+        assert require_order(ledger, tmp_path) == 64
+    finally:
+        joined.unpersist()
+
+
+def test_one_that_decides_itself_is_no_ledger_of_a_number(spark: SparkSession, tmp_path: Path) -> None:
+    """Not of the number that it has so far, either: it would be refused as soon as it has grown."""
+    opened(spark, tmp_path, buckets=None).apply(prices(spark, price(1, 1, "a")))
+    with pytest.raises(OtherKind, match=r"in 1 buckets; it holds .* that decides itself"):
+        opened(spark, tmp_path, buckets=1).apply(prices(spark, price(1, 2, "b")))
 
 
 def test_as_many_as_were_asked_for_stay(
