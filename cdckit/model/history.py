@@ -55,6 +55,15 @@ def business_fields(history: DataFrame) -> T.StructType:
     return T.StructType([field for field in history.schema.fields if field.name not in STANDARD_COLUMNS])
 
 
+def is_deleted() -> Column:
+    """
+    Tell of a version whether it says that its entity is deleted; never null.
+
+    A `deleted_indicator` of null, which a history of another library may have, deletes nothing.
+    """
+    return F.coalesce(F.col(DELETED), F.lit(False))
+
+
 def version_operation(was_deleted: Column, deleted: Column) -> Column:
     """Tell what a version did to its entity; *was_deleted* is of the version before it, null without one."""
     return (

@@ -18,6 +18,7 @@ from cdckit.model.history import (
     VALID_FROM,
     VALID_TO,
     Call,
+    is_deleted,
 )
 from cdckit.parts.arguments import free_name, microseconds, quoted, quoted_columns, require_flag, require_name
 from cdckit.parts.calls import takes
@@ -37,7 +38,7 @@ def fold_versions(versions: DataFrame, tracked: Sequence[T.StructField]) -> Data
     in_time = Window.partitionBy("guid").orderBy(VALID_FROM)
     until_here = in_time.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     content = F.struct(
-        F.col(DELETED), *(comparable(F.col(quoted(field.name)), field.dataType) for field in tracked)
+        is_deleted(), *(comparable(F.col(quoted(field.name)), field.dataType) for field in tracked)
     )
     first = F.when(~F.col(continues), F.col(VALID_FROM))
     runs = versions.withColumn(continues, continues_previous(in_time, content)).withColumns(
@@ -302,7 +303,7 @@ def _type_2(
     key = [] if surrogate_key is None else [require_name(surrogate_key, "surrogate_key")]
     call.new_columns([*key, *flags, *(_current(field.name) for field in fields)])
     versions = call.require_all().where(is_ever_in_force())
-    rows = fold_versions(versions if deletes else versions.where(~F.col(DELETED)), tracked)
+    rows = fold_versions(versions if deletes else versions.where(~is_deleted()), tracked)
     begins, ends, now = F.col(VALID_FROM), F.col(VALID_TO), _values_of_now(fields)
     # The instant as a number: its text would depend on the session's zone.
     version = F.md5(F.concat_ws("|", "guid", F.unix_micros(begins).cast("string")))
@@ -331,7 +332,7 @@ def _values_of_now(fields: Sequence[T.StructField]) -> dict[str, Column]:
     )
     # In a struct: a value that is null is the last one like any other.
     values = F.struct(*(_value(field).alias(field.name) for field in fields))
-    last = F.last(F.when(~F.col(DELETED), values), ignorenulls=True).over(life)
+    last = F.last(F.when(~is_deleted(), values), ignorenulls=True).over(life)
     return {_current(field.name): last.getField(field.name) for field in fields}
 
 
@@ -378,7 +379,7 @@ def scd_type_3(history: DataFrame, fields: Iterable[str], *, provenance: bool = 
     chosen_fields = call.fields(fields, "fields")
     new = [name for field in chosen_fields for name in _names(field)]
     call.new_columns(new)
-    alive = call.require_all().where(is_ever_in_force() & ~F.col(DELETED))
+    alive = call.require_all().where(is_ever_in_force() & ~is_deleted())
     names = ["guid", *call.known.fieldNames(), *new, *_messages(history, provenance)]
     return current(_with_previous(alive, chosen_fields)).select(quoted_columns(names))
 

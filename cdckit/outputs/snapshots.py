@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.history import DELETED, VALID_FROM, VALID_TO, Call
+from cdckit.model.history import VALID_FROM, VALID_TO, Call, is_deleted
 from cdckit.parts import instants
 from cdckit.parts.arguments import free_name, microseconds, quoted_columns, require_flag, require_instant
 from cdckit.parts.calls import takes
@@ -281,7 +281,7 @@ def periodic_snapshots(
     if boundary not in ("end", "start"):
         raise InvalidArgument(_FUNCTION, "boundary", '"end" or "start"', boundary)
     periods = _periods(start, end, every, zone)
-    versions = history if deletes else history.where(~F.col(DELETED))
+    versions = history if deletes else history.where(~is_deleted())
     return _explode_periods(versions.where(is_ever_in_force()), periods, at_end=boundary == "end")
 
 

@@ -110,6 +110,7 @@ def _statements(history: DataFrame, name: str) -> list[str]:
         quoted(f"{name}{suffix}") for suffix in ("", "_as_of", "_between", "_known_at")
     )
     begins, ends = f"v.`{VALID_FROM}`", _end(history, VALID_TO)
+    deleted = f"coalesce(v.`{DELETED}`, FALSE)"  # as `is_deleted`
     start, end = _instant(f"{name}_between", "start"), _instant(f"{name}_between", "end")
     valid_at = _instant(f"{name}_as_of", "valid_at")
     cut = {VALID_FROM: f"greatest({begins}, {start})", VALID_TO: f"least({ends}, {end})"}
@@ -129,18 +130,18 @@ def _statements(history: DataFrame, name: str) -> list[str]:
     message = _literal(f"{name}_between() needs end to be after start, or NULL")
     statements = [
         f"CREATE OR REPLACE TEMPORARY VIEW {quoted(f'{name}_current')} AS "
-        f"SELECT {every} FROM {view} AS v WHERE {ends} IS NULL AND NOT v.`{DELETED}`{still_believed}",
+        f"SELECT {every} FROM {view} AS v WHERE {ends} IS NULL AND NOT {deleted}{still_believed}",
         f"CREATE OR REPLACE TEMPORARY FUNCTION {as_of}(`valid_at` VARIANT, {parameter}{deletes}) "
         f"RETURNS TABLE RETURN SELECT {every} FROM {view} AS v "
         f"WHERE {begins} <= {valid_at} AND ({ends} IS NULL OR {ends} > {valid_at})"
-        f"{believed('as_of')} AND ({as_of}.`deletes` OR NOT v.`{DELETED}`)",
+        f"{believed('as_of')} AND ({as_of}.`deletes` OR NOT {deleted})",
         f"CREATE OR REPLACE TEMPORARY FUNCTION {between}"
         f"(`start` VARIANT, `end` VARIANT, {parameter}{deletes}) "
         f"RETURNS TABLE RETURN SELECT {in_period} FROM {view} AS v "
         f"WHERE CASE WHEN {end} <= {start} THEN raise_error({message}) ELSE {start} IS NOT NULL END "
         f"AND ({end} IS NULL OR {begins} < {end}) AND ({ends} IS NULL OR {ends} > {start}) "
         f"AND ({ends} IS NULL OR {ends} > {begins}){believed('between')} "
-        f"AND ({between}.`deletes` OR NOT v.`{DELETED}`)",
+        f"AND ({between}.`deletes` OR NOT {deleted})",
     ]
     all_known = (
         f"CREATE OR REPLACE TEMPORARY FUNCTION {known_at}(`known_at` VARIANT) RETURNS TABLE "

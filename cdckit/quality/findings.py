@@ -22,6 +22,7 @@ from cdckit.model.history import (
     VALID_FROM,
     VALID_TO,
     business_fields,
+    is_deleted,
 )
 from cdckit.model.records import usable_changes
 from cdckit.parts.arguments import (
@@ -84,7 +85,7 @@ def coalesce_versions(history: DataFrame, on: Iterable[str] | None = None) -> Da
     fields = business_fields(history)
     every_name = fields.fieldNames()
     names = every_name if on is None else require_fields(on, every_name, "on")
-    content = F.struct(F.col(DELETED), *(comparable(F.col(quoted(n)), fields[n].dataType) for n in names))
+    content = F.struct(is_deleted(), *(comparable(F.col(quoted(n)), fields[n].dataType) for n in names))
     return fold_periods(history.select(*_folded_columns(history, names)), ["guid"], content)
 
 
@@ -297,7 +298,7 @@ def _existing_periods(history: DataFrame, on: Iterable[str]) -> DataFrame:
     """
     fields = require_fields(on, history.columns, "on")
     refers = reduce(and_, (F.col(quoted(name)).isNotNull() for name in fields))
-    return period_rows(history.where(~F.col(DELETED) & refers), fields, (VALID_FROM, VALID_TO))
+    return period_rows(history.where(~is_deleted() & refers), fields, (VALID_FROM, VALID_TO))
 
 
 def _absences(periods: DataFrame, keys: Iterable[str]) -> DataFrame:

@@ -37,6 +37,7 @@ class AdditiveMeasure(NamedTuple):
         """What a row adds, and to which of the `groups`; null where the entity is not there."""
         groups = F.struct(F.lit(0).alias("of"), *(column.alias(name) for name, column, _ in self.by))
         columns = {"groups": groups, "number": self.number.cast(self.amounts), "weight": self.weight}
+        # Null is no version at all: `merge` made those that there are.
         return F.when(~F.col(DELETED), F.struct(*(column.alias(name) for name, column in columns.items())))
 
     @property

@@ -11,7 +11,14 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.model.forms import history_with
-from cdckit.model.history import DELETED, VALID_FROM, VALID_TO, business_fields, version_operation
+from cdckit.model.history import (
+    DELETED,
+    VALID_FROM,
+    VALID_TO,
+    business_fields,
+    is_deleted,
+    version_operation,
+)
 from cdckit.parts.arguments import require_instants, require_period
 from cdckit.parts.calls import FLAG, takes
 from cdckit.query.entity_keys import is_entity
@@ -29,7 +36,7 @@ def as_of(history: DataFrame, valid_at: datetime | Column, *, deletes: bool = Fa
 
     Args:
         history: One row per version; `valid_from_timestamp` (never null), `valid_to_timestamp`
-            (null while the version is current), `deleted_indicator`.
+            (null while the version is current), `deleted_indicator` (null deletes nothing).
         valid_at: The instant to read at: an aware datetime in any zone, or a column of instants.  Such a
             column is read from each version itself, and a deleted one has nulls in all fields but the
             keys: for instants that must not vanish with a delete there is `as_of_join`.
@@ -59,7 +66,7 @@ def as_of(history: DataFrame, valid_at: datetime | Column, *, deletes: bool = Fa
     <BLANKLINE>
     """
     versions = history.where(is_in_force(require_instants(history, valid_at, "valid_at")))
-    return versions if deletes else versions.where(~F.col(DELETED))
+    return versions if deletes else versions.where(~is_deleted())
 
 
 @takes(history=history_with(VALID_TO, DELETED), deletes=FLAG)
@@ -87,7 +94,7 @@ def current(history: DataFrame, *, deletes: bool = False) -> DataFrame:
     <BLANKLINE>
     """
     versions = history.where(F.col(VALID_TO).isNull())
-    return versions if deletes else versions.where(~F.col(DELETED))
+    return versions if deletes else versions.where(~is_deleted())
 
 
 @takes(history=history_with(VALID_FROM, VALID_TO, DELETED), deletes=FLAG)
@@ -100,7 +107,7 @@ def between(history: DataFrame, start: datetime, end: datetime | None, *, delete
 
     Args:
         history: One row per version; `valid_from_timestamp` (never null), `valid_to_timestamp`
-            (null while the version is current), `deleted_indicator`.
+            (null while the version is current), `deleted_indicator` (null deletes nothing).
         start: Where the period begins: an aware datetime in any zone.
         end: Where it ends, later than *start*; None for a period without an end.
         deletes: Keep the versions of deleted entities, with nulls in all fields but the keys.
@@ -134,7 +141,7 @@ def between(history: DataFrame, start: datetime, end: datetime | None, *, delete
     <BLANKLINE>
     """
     versions = versions_within(history, start, end)
-    return versions if deletes else versions.where(~F.col(DELETED))
+    return versions if deletes else versions.where(~is_deleted())
 
 
 def versions_within(history: DataFrame, start: datetime, end: datetime | None) -> DataFrame:
@@ -177,8 +184,8 @@ def with_operation(history: DataFrame) -> DataFrame:
     +------+------+---------+
     <BLANKLINE>
     """
-    was_deleted = F.lag(DELETED).over(Window.partitionBy("guid").orderBy(VALID_FROM))
-    return history.withColumn("operation", version_operation(was_deleted, F.col(DELETED)))
+    was_deleted = F.lag(is_deleted()).over(Window.partitionBy("guid").orderBy(VALID_FROM))
+    return history.withColumn("operation", version_operation(was_deleted, is_deleted()))
 
 
 @takes(history=history_with("guid", VALID_FROM, DELETED, free=["operation"]))

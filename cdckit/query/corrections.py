@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 from cdckit.merging.arrow_changes import NO_PRIORITY
 from cdckit.model.changes import DELETE, UNTIL, UPSERT, statement_columns
 from cdckit.model.forms import history_with
-from cdckit.model.history import DELETED, FIELD_PROVENANCE, VALID_FROM, VALID_TO, business_fields
+from cdckit.model.history import DELETED, FIELD_PROVENANCE, VALID_FROM, VALID_TO, business_fields, is_deleted
 from cdckit.parts.arguments import quoted, require_fields, require_keys, require_struct, wrong_type
 from cdckit.parts.arrow_types import arrow_type
 from cdckit.parts.calls import INT, takes
@@ -101,7 +101,7 @@ def correct(
     +----+--------------------+--------------------------------------------+
     <BLANKLINE>
     """
-    versions = versions_within(history, start, end).where(~F.col(DELETED))
+    versions = versions_within(history, start, end).where(~is_deleted())
     fields = business_fields(history)
     key = require_keys(keys, fields.fieldNames())
     right = _right_values(history, values, [name for name in fields.fieldNames() if name not in key])

@@ -17,6 +17,7 @@ from cdckit.model.history import (
     VALID_FROM,
     VALID_TO,
     business_fields,
+    is_deleted,
     provenance_type,
     require_history,
     version_operation,
@@ -238,7 +239,7 @@ def version_rows(history: DataFrame) -> DataFrame:
         .alias(name)
         for name in ("guid", *fields)
     ]
-    values = [F.col(DELETED), *(F.col(quoted(name)) for name in fields)]
+    values = [is_deleted().alias(DELETED), *(F.col(quoted(name)) for name in fields)]
     return history.select(
         F.col("guid"),
         F.col(VALID_FROM).alias("begins"),

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.model.history import DELETED, SYSTEM_FROM, SYSTEM_TO, VALID_FROM, VALID_TO
+from cdckit.model.history import SYSTEM_FROM, SYSTEM_TO, VALID_FROM, VALID_TO, is_deleted
 from cdckit.parts.arguments import (
     both_sides,
     quoted,
@@ -261,13 +261,13 @@ def _answers(group: LookupGroup, place: int, *, beliefs: bool) -> DataFrame:
         knowledge = [F.col(SYSTEM_FROM).alias(KNOWN), F.col(SYSTEM_TO).alias(FORGOTTEN)]
     # A deleted version is no answer; where somebody asks for the reason, it is one.
     if all(lookup.reason is None for lookup in group.of(place)):
-        counts &= ~F.col(DELETED)
+        counts &= ~is_deleted()
     return source.history.where(counts).select(
         *key_columns(source.history, source.key),
         F.lit(place).alias(SOURCE),
         F.col(VALID_FROM).alias(AT),
         F.col(VALID_TO).alias(UNTIL),
-        F.coalesce(F.col(DELETED), F.lit(True)).alias(IS_DELETED),
+        is_deleted().alias(IS_DELETED),
         *knowledge,
         F.struct(*(F.col(quoted(name)) for name in source.columns)).alias(_version(place)),
     )

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.model.forms import history_with
-from cdckit.model.history import DELETED, VALID_FROM, VALID_TO, business_fields
+from cdckit.model.history import DELETED, VALID_FROM, VALID_TO, business_fields, is_deleted
 from cdckit.parts.arguments import listed, quoted, require_fields, require_period, wrong_argument, wrong_type
 from cdckit.parts.calls import Form, takes
 from cdckit.parts.instants import microseconds
@@ -183,7 +183,7 @@ def require_groups(
 
 def _alive(history: DataFrame, start: datetime, end: datetime) -> DataFrame:
     """The versions of entities that were there, cut to the period."""
-    return versions_within(history, start, end).where(~F.col(DELETED))
+    return versions_within(history, start, end).where(~is_deleted())
 
 
 def _micros() -> Column:

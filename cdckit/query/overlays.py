@@ -12,12 +12,12 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.model.history import (
-    DELETED,
     HISTORY_SCHEMA,
     STANDARD_COLUMNS,
     VALID_FROM,
     VALID_TO,
     business_fields,
+    is_deleted,
     require_history,
 )
 from cdckit.parts.arguments import (
@@ -242,7 +242,7 @@ def _check_link(first: Layer, layer: Layer) -> dict[str, str]:
 
 
 def _alive(layer: Layer) -> DataFrame:
-    return layer.history.where(~F.col(DELETED) & is_ever_in_force())
+    return layer.history.where(~is_deleted() & is_ever_in_force())
 
 
 def _line(side: _Side, key: Sequence[str]) -> DataFrame:

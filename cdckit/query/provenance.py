@@ -19,6 +19,7 @@ from cdckit.model.history import (
     SOURCE_MESSAGE,
     VALID_FROM,
     VALID_TO,
+    is_deleted,
     provenance_type,
     require_history,
 )
@@ -449,7 +450,7 @@ def _values(history: DataFrame, fields: T.StructType, *, texts: bool = True) -> 
 
 def _text_and_digest(field: T.StructField) -> list[Column]:
     """The text of a value; of a nested one also a digest, since JSON loses bytes that are no text."""
-    value, kind = F.col(quoted(field.name)), field.dataType
+    value, kind = F.col(quoted(field.name)) if field.name != DELETED else is_deleted(), field.dataType
     is_nested = isinstance(kind, T.ArrayType | T.MapType | T.StructType)
     digest = F.xxhash64(comparable(value, kind)) if is_nested else F.lit(None).cast("bigint")
     return [as_text(value, kind).alias("value"), digest.alias("digest")]

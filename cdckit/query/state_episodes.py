@@ -16,6 +16,7 @@ from cdckit.model.history import (
     VALID_FROM,
     VALID_TO,
     business_fields,
+    is_deleted,
     version_operation,
 )
 from cdckit.parts.arguments import listed, quoted, require_fields, require_name, wrong_argument, wrong_type
@@ -89,7 +90,7 @@ def episodes(
     # In microseconds: a day that is added to a timestamp has 23 hours once a year, by the session's zone.
     gap = F.unix_micros(F.lead(VALID_FROM).over(in_time)) - F.unix_micros(VALID_TO)
     is_bridged = gap <= F.lit(min(bridge // timedelta(microseconds=1), _LONGEST)).cast("bigint")
-    periods = history.where(condition & ~F.col(DELETED) & is_ever_in_force()).select(
+    periods = history.where(condition & ~is_deleted() & is_ever_in_force()).select(
         "guid",
         VALID_FROM,
         F.when(is_bridged, F.lead(VALID_FROM).over(in_time)).otherwise(F.col(VALID_TO)).alias(VALID_TO),

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.model.changes import DELETE, UPSERT, require_changes
-from cdckit.model.history import DELETED, SOURCE_MESSAGE, VALID_FROM, require_history
+from cdckit.model.history import DELETED, SOURCE_MESSAGE, VALID_FROM, is_deleted, require_history
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.parts.arguments import require_batch, require_columns, require_flag, require_types
 from cdckit.parts.folded_rows import fold_rows, with_rule
@@ -140,7 +140,7 @@ def _known_instants(known_objects: DataFrame) -> DataFrame:
         known_objects = require_history(
             known_objects, VALID_FROM, DELETED, SOURCE_MESSAGE, function="with_unknown"
         )
-        key, at, message, exists = F.col(KEY), VALID_FROM, SOURCE_MESSAGE, ~F.col(DELETED)
+        key, at, message, exists = F.col(KEY), VALID_FROM, SOURCE_MESSAGE, ~is_deleted()
     return known_objects.select(
         key.alias("object_uuid"),
         F.array(key).alias("objects"),

@@ -19,6 +19,7 @@ from cdckit.model.history import (
     FIELD_PROVENANCE,
     VALID_FROM,
     business_fields,
+    is_deleted,
     require_free,
     require_history,
 )
@@ -361,20 +362,20 @@ def preservation_history(history: DataFrame) -> DataFrame:
     history = require_history(history, "guid", VALID_FROM, DELETED, function="preservation_history")
     require_columns(history, [FIELD_PROVENANCE], function="preservation_history")
     require_free(history, DELETE_REQUESTED, function="preservation_history")
-    is_deleted = F.col(DELETED)
+    gone = is_deleted()
     kept = [*business_fields(history).fieldNames(), FIELD_PROVENANCE]
     so_far = (
         Window.partitionBy("guid")
         .orderBy(VALID_FROM)
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
-    alive = F.when(~is_deleted, F.struct(*map(quoted, kept)))
+    alive = F.when(~gone, F.struct(*map(quoted, kept)))
     with_alive = history.withColumn("alive", F.last(alive, ignorenulls=True).over(so_far))
     columns = {
         **{name: F.col("alive").getField(name) for name in kept},
         DELETED: F.lit(False),
     }
-    mark = F.when(is_deleted, F.col(VALID_FROM)).alias(DELETE_REQUESTED)
+    mark = F.when(gone, F.col(VALID_FROM)).alias(DELETE_REQUESTED)
     return with_alive.select(
         *(columns.get(name, F.col(quoted(name))).alias(name) for name in history.columns), mark
     )

@@ -21,6 +21,7 @@ from cdckit.model.history import (
     VALID_FROM,
     VALID_TO,
     business_fields,
+    is_deleted,
 )
 from cdckit.notebook.options import as_zone
 from cdckit.notebook.pictures.axes import Bar, Labels, ValueTexts, draw_bars, rows_axis
@@ -115,12 +116,12 @@ def validity_bars(
     texts = [as_text(F.col(quoted(name)), history.schema[name].dataType) for name in names]
     kept = with_ends(history).where(F.col(VALID_FROM).isNotNull())
     named = kept.select(*_NEEDED, F.nullif(F.concat_ws(" ", *texts), F.lit("")).alias("label"))
-    alive = F.when(~F.col(DELETED) & F.col("label").isNotNull(), F.col(VALID_FROM))
+    alive = F.when(~is_deleted() & F.col("label").isNotNull(), F.col(VALID_FROM))
     of_entities = named.groupBy("guid").agg(
         F.coalesce(F.max_by("label", alive), F.max("label"), F.lit("")).alias("entity"),
         F.count("*").alias("number"),
-        F.bool_or(DELETED).alias("ever"),
-        F.max_by(DELETED, VALID_FROM).alias("at_last"),
+        F.bool_or(is_deleted()).alias("ever"),
+        F.max_by(is_deleted(), VALID_FROM).alias("at_last"),
     )
     by_interest = F.desc("ever"), F.desc("number"), "entity", "guid"
     drawn = of_entities.orderBy(*by_interest).limit(limit).select("guid", "entity")
