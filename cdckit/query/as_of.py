@@ -155,7 +155,7 @@ def versions_within(history: DataFrame, start: datetime, end: datetime | None) -
     return history.where(begun & not_ended & is_period(begins, ends)).withColumns(clipped)
 
 
-@takes(history=history_with("guid", VALID_FROM, DELETED, free=["operation"]))
+@takes(history=history_with("guid", VALID_FROM, VALID_TO, DELETED, free=["operation"]))
 def with_operation(history: DataFrame) -> DataFrame:
     """
     Say of each version what happened to the entity when it began.
@@ -165,9 +165,10 @@ def with_operation(history: DataFrame) -> DataFrame:
             version cannot know.  Intervals must not overlap, which is not checked here.
 
     Returns:
-        The same rows and columns, and `operation`: "insert" for the first version of an entity,
-        "delete" for every deleted version (so also where a stronger delete follows a delete),
-        "recreate" for a version that is alive after a deleted one, else "update".
+        The same rows and columns, and `operation`: "delete" for every deleted version (so also where a
+        stronger delete follows a delete), "insert" for the first version of an entity and for the one after
+        a gap, in which the history knew nothing of it (see `find_gaps`), "recreate" for a version that is
+        alive after a deleted one, else "update".
 
     Cost: one shuffle by guid and one sort.
 
@@ -184,11 +185,14 @@ def with_operation(history: DataFrame) -> DataFrame:
     +------+------+---------+
     <BLANKLINE>
     """
-    was_deleted = F.lag(is_deleted()).over(Window.partitionBy("guid").orderBy(VALID_FROM))
+    in_time = Window.partitionBy("guid").orderBy(VALID_FROM)
+    last_end = F.lag(VALID_TO).over(in_time)
+    goes_on = last_end.isNull() | (last_end >= F.col(VALID_FROM))
+    was_deleted = F.when(goes_on, F.lag(is_deleted()).over(in_time))
     return history.withColumn("operation", version_operation(was_deleted, is_deleted()))
 
 
-@takes(history=history_with("guid", VALID_FROM, DELETED, free=["operation"]))
+@takes(history=history_with("guid", VALID_FROM, VALID_TO, DELETED, free=["operation"]))
 def timeline(history: DataFrame, key: Mapping[str, Any]) -> DataFrame:
     """
     All versions of one entity, in their order.

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from cdckit import changes_between
 from cdckit.errors import InvalidArgument, MissingColumns
 from cdckit.query.as_of import timeline, with_operation
 
@@ -125,7 +126,22 @@ def test_a_field_called_operation_is_not_overwritten(history: DataFrame, name: s
         timeline(renamed, {"number": 1})
 
 
-@pytest.mark.parametrize("column", ["guid", "valid_from_timestamp", "deleted_indicator"])
+def test_after_a_gap_the_entity_is_inserted_anew(history: DataFrame) -> None:
+    """As `changes_between` has it: of the time between nothing is known, whatever stood before it."""
+    kept = history.where("source_message IN ('m1', 'm4', 'm6')")
+    assert steps(timeline(kept, {"shop": "A", "number": 2})) == [
+        ("m1", "insert"),
+        ("m4", "delete"),
+        ("m6", "insert"),
+    ]
+    changed = changes_between(kept.where("guid = 'mug'"), at(9), None)
+    told = {(row["changed_at_timestamp"].hour, row["operation"]) for row in changed.collect()}
+    assert told == {(9, "insert"), (12, "delete"), (14, "insert")}
+
+
+@pytest.mark.parametrize(
+    "column", ["guid", "valid_from_timestamp", "valid_to_timestamp", "deleted_indicator"]
+)
 def test_a_missing_column_is_named(history: DataFrame, column: str) -> None:
     with pytest.raises(MissingColumns, match=rf"with_operation\(\) needs the columns {column}"):
         with_operation(history.drop(column))
