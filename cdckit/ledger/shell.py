@@ -272,7 +272,8 @@ class Shell(ABC):
         Args:
             records: One row per transported message (`cdckit.model.RECORD_SCHEMA`), a batch or a list of
                 documents: dictionaries, texts or bytes; of a stream, see `sink`.
-            batch: An id of the batch: a batch id is applied once.
+            batch: An id of the batch: a batch id is applied once.  A table is the same batch if it has equal
+                records at the same places (topic, partition, offset); a list, if it has the same documents.
             received_at: When the documents of a list were delivered, an aware datetime; without it the
                 clock's time.
 
@@ -540,7 +541,9 @@ class Shell(ABC):
     ) -> ReceiveResult:
         with describe_step(self._spark, f"{self._door}: take a batch of records"):
             given = as_records(self._spark, records, received_at, shell=self._door)
-            content = given.select("topic", "key", "value")
+            # The offset of a document is when it is handed over: another one when it comes again.
+            place = ("partition", "offset") if isinstance(records, DataFrame) else ()
+            content = given.select("topic", "key", "value", *place)
             return self._commit(lambda tables: take(tables, given), batch, content)
 
     def _commit(
@@ -560,7 +563,8 @@ class Shell(ABC):
         digest = None
         if key is not None and content is not None:
             # A hash passes over nulls: a key without a value is not a value without a key.
-            digest = sum_digests(content, F.xxhash64(*content.columns, F.col("key").isNull()))
+            nulls = (F.col(name).isNull() for name in content.columns)
+            digest = sum_digests(content, F.xxhash64(*content.columns, *nulls))
 
         def attempt(tables: Transaction) -> ReceiveResult:
             require_kind(tables.base, self.kind)

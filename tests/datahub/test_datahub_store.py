@@ -329,9 +329,14 @@ def test_a_batch_is_received_once(spark: SparkSession, tmp_path: Path) -> None:
     assert (again.repeated, again.records) == (True, 0)
     assert sorted(map(repr, rows_of(hub.receipts(batch="7")))) == sorted(map(repr, rows_of(first)))
     assert hub.store.snapshot().version == version
-    with pytest.raises(BatchIdReused, match="'7'"):
-        hub.receive([product("2")], batch=7, received_at=AT)
+    # Equal records at other places are not those that were received.
+    for other in ([product("2")], batch.withColumn("offset", F.col("offset") + 2)):
+        with pytest.raises(BatchIdReused, match="'7'"):
+            hub.receive(other, batch=7)
     assert statuses(hub) == {"0": 0, "1": 0}
+    # The place of a document is when it was handed over: a list that is handed over again is the same batch.
+    hub.receive([product("3")], "list", received_at=AT)
+    assert hub.receive([product("3")], "list").repeated
     # A batch that repeats messages of another one is not the same batch.
     assert sorted(row["status"] for row in receipts_of(hub, batch, 8)) == [5, 5]
 

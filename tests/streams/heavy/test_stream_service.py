@@ -120,7 +120,9 @@ def test_a_request_waits_for_its_parts_is_given_up_and_heals(spark: SparkSession
         [left] = service.messages(streams.DEVICE_NOTIFICATIONS).collect()
         assert tuple(left) == ("d", None, "phone", count, later, later)
         seen = [("phone", notification[3]), ("phone", notification[3]), ("phone", "unknown")]
-        service.acknowledge(spark.createDataFrame(seen, "device string, notification string"))
+        service.acknowledge(
+            spark.createDataFrame(seen, "device string, notification string"), f"seen {count}"
+        )
 
     with pytest.raises(InvalidArgument, match="one of connections, entity-batches"):
         service.receive([], stream=streams.ENTITY_UPDATES)
