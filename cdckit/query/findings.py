@@ -178,17 +178,27 @@ def _records_of_no_use(records: DataFrame, name: str, sides: Sides) -> DataFrame
     when, *why = _RECORD_COLUMNS[name]
     stated = [F.col(column).cast("string") for column in why if column in records.columns]
     at = F.col(when) if when in records.columns else F.lit(None)
-    keys = zip(sides.places, sides.keys, strict=True)
-    return records.select(
-        *(
-            comparable(F.col(quoted(key.name)).try_cast(key.dataType), key.dataType).alias(OTHER_SIDE + place)
-            for place, key in keys
-        ),
+    columns, are_keys = list[Column](), F.lit(True)
+    for place, key in zip(sides.places, sides.keys, strict=True):
+        value = F.col(quoted(key.name))
+        made = value.try_cast(key.dataType)
+        # What is no value of the key's type names no entity: not the one whose key is null, either.
+        are_keys &= _is_read(value, made, records.schema[key.name].dataType)
+        columns.append(comparable(made, key.dataType).alias(OTHER_SIDE + place))
+    return records.where(are_keys).select(
+        *columns,
         F.struct(
             at.cast("timestamp_ltz").alias("at"),
             F.nullif(F.concat_ws(": ", *stated), F.lit("")).alias("evidence"),
         ).alias(name),
     )
+
+
+def _is_read(value: Column, made: Column, kind: T.DataType) -> Column:
+    """Tell whether a value of *kind* was *made* one of another type, a number the same one, or is null."""
+    if isinstance(kind, T.NumericType):
+        return comparable(made.try_cast(kind), kind).eqNullSafe(comparable(value, kind))
+    return made.isNotNull() | value.isNull()
 
 
 def _weigh_proofs(findings: DataFrame, proof: DataFrame, sides: Sides) -> DataFrame:

@@ -200,6 +200,17 @@ def test_each_kind_of_finding_since_when_by_whom_and_why(
     assert counted["extra", ROW, "OUTRANKED"] == (1, at(9).replace(tzinfo=None))
 
 
+def test_a_record_whose_key_is_no_value_of_its_type_explains_nothing(spark: SparkSession) -> None:
+    """Not what the source says of the entity whose key is null, nor of the one that is nearest."""
+    said_so = [said(None, "n1", 9, name="nobody"), said(1, "m1", 9, name="kettle")]
+    history = merge(to_dataframe(spark, said_so, FIELDS), entity="product", keys=KEYS)
+    source = spark.createDataFrame([(None, "somebody"), (1, "pot")], "number int, name string")
+    for kind, key, explained in (("string", "x", {}), ("double", 1.5, {}), ("string", "1", {1: "REJECTED"})):
+        rejects = spark.createDataFrame([(key,)], f"number {kind}")
+        found = reconcile(history, source, valid_at=NOON, keys=KEYS, rejects=rejects).collect()
+        assert {row["number"]: row["explanation"] for row in found} == {None: None, 1: None, **explained}
+
+
 def test_without_the_other_tables_only_a_delete_explains_itself(
     history: DataFrame, source: DataFrame
 ) -> None:
