@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import reduce
 from numbers import Integral, Real
+from struct import pack, unpack
 from typing import Any
 
 from pyspark.sql import Column
@@ -64,8 +65,8 @@ def literal(value: Any, kind: T.DataType) -> Column:
     for those of another calendar.
 
     Raises `ValueError` for what is not a value of that type: a number is one of every type of numbers
-    that can hold it (no float is a decimal), a naive datetime is a `timestamp_ntz` and an aware one a
-    `timestamp`, and no type takes a bool for a number or a datetime for a date.
+    that can hold it (no float is a decimal, 2**53 + 1 is no double), a naive datetime is a `timestamp_ntz`
+    and an aware one a `timestamp`, and no type takes a bool for a number or a datetime for a date.
     """
     if not is_value(value, kind):
         raise ValueError(value)
@@ -116,9 +117,14 @@ def _decimal(value: Any, kind: T.DataType) -> Column:
 
 def _float(value: Any, kind: T.DataType) -> Column:
     try:
-        return F.lit(float(value)).cast(kind)
+        number = float(value)
+        (held,) = unpack("f", pack("f", number)) if isinstance(kind, T.FloatType) else (number,)
     except OverflowError:
         raise ValueError(value) from None
+    # Rounded, a whole number would be that of another entity.
+    if isinstance(value, Integral) and int(held) != value:
+        raise ValueError(value)
+    return F.lit(number).cast(kind)
 
 
 def _instant(value: Any, kind: T.DataType) -> Column:

@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from cdckit import Lookup, as_of_join, blame, changes_between, merge
+from cdckit.errors import InvalidArgument
 from cdckit.parts.values import as_text, guid
 from cdckit.quality import coalesce_versions
 from cdckit.query import diff, timeline, values_by_message
@@ -317,3 +319,14 @@ def test_questions_ask_so(sides: tuple[DataFrame, DataFrame]) -> None:
     key = {"guid": f"{kind}/{number}", FIELDS[kind]: {"b": 2, "a": 1}}
     assert timeline(history, key).count() == 2
     assert blame(history, key).where("field = 'deleted_indicator'").count() == 1
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_whole_number_that_a_float_cannot_hold_is_none_of_its_values() -> None:
+    """It would be rounded to that of another entity."""
+    for kind, last in (("double", 2**53), ("float", 2**24)):
+        fields = T.StructType.fromDDL(f"x {kind}")
+        is_entity({"x": last}, fields)
+        for lost in (last + 1, -last - 1, 10**400):
+            with pytest.raises(InvalidArgument, match=f"to be a value of the type {kind}"):
+                is_entity({"x": lost}, fields)
