@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from functools import reduce
 from typing import Any
@@ -13,9 +14,10 @@ from pyspark.sql import types as T
 
 from cdckit.datahub.conversions import convert_values
 from cdckit.datahub.mappings import DECIMAL, SPARK_TYPES, FieldType
-from cdckit.datahub.state import State
+from cdckit.datahub.state import HISTORY, State, table_name
 from cdckit.errors import CdcError, InvalidArgument
 from cdckit.ledger import View
+from cdckit.ledger.entity_guids import is_key
 from cdckit.ledger.kind import Kind
 from cdckit.ledger.views import Key
 from cdckit.merging.arrow_changes import GUID, KEYS
@@ -24,7 +26,7 @@ from cdckit.parts.arguments import quoted, require_columns, require_fields, requ
 from cdckit.parts.instants import parse_instant
 from cdckit.query.as_of import as_of
 from cdckit.query.entity_keys import is_entity
-from cdckit.store import Snapshot
+from cdckit.store import File, Snapshot
 
 _PROPERTIES = ("entity", "timestamp", "where", "fields", "deletes")
 
@@ -178,6 +180,10 @@ class TargetView(View):
         """The version of each entity that was in force at an instant, as `View.as_of`."""
         return as_of(self.history(key), valid_at, deletes=deletes)
 
+    def files(self, *, valid_at: datetime | None = None, key: Key | None = None) -> list[File]:
+        """The files of the history: each question reads all of them."""
+        return self._snapshot.files(table_name(HISTORY, self.kind.entity))
+
     def contracts(self) -> dict[str, tuple[DataFrame, str]]:
         """The tables, each with the suite of sentences that it keeps, as `View.contracts`."""
         log, history = self.changes(), self.history()
@@ -185,10 +191,13 @@ class TargetView(View):
 
     def _keep_entity(self, rows: DataFrame, key: Key | None) -> DataFrame:
         """The rows of one entity: all of them, also those that do not say its key, or said another one."""
-        if key is None or isinstance(key, str):
-            return rows if key is None else rows.where(F.col(GUID) == key)
-        if not isinstance(key, Mapping) or set(key) != set(self.kind.keys):
+        if key is None:
+            return rows
+        # Its changes bring guids, of which the hub made each.
+        if not is_key(key, replace(self.kind, by_guid=False)):
             raise InvalidArgument(None, "key", f"a guid, or values of {', '.join(self.kind.keys)}", key)
+        if isinstance(key, str):
+            return rows.where(F.col(GUID) == key)
         history = self._state.history(self.kind.entity)
         guids = history.where(is_entity(key, business_fields(history))).select(GUID).distinct()
         return rows.join(F.broadcast(guids), GUID, "left_semi").select(*map(quoted, rows.columns))

@@ -186,6 +186,8 @@ class View:
         """
         The rows that came among changes and could not be used: what `apply` counts as `rejects`.
 
+        A ledger of a door has none: the door keeps all of its rejects, `rejects()` of the door shows them.
+
         Returns:
             One row per record (`cdckit.model.REJECT_SCHEMA`) and `source`, null where nobody can tell.  One
             that came several times stands here once.  Mended, it can be given to its door again; then
