@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from importlib import import_module, metadata
 from numbers import Integral
@@ -103,15 +103,14 @@ def require_period(
     start: datetime, end: datetime | None, *, function: str | None = None
 ) -> tuple[Column, Column]:
     """Start and end of a half-open period as columns; an end of None is open, a null column."""
-
-    first = require_instant(start, "start", function=function)
+    first = microseconds(start, "start", function=function)
     if end is None:
-        return first, F.lit(None).cast("timestamp_ltz")
-    last = require_instant(end, "end", function=function)
-    # In UTC: Python compares two instants of one zone by their wall clocks, even in an hour that comes twice.
-    if end.astimezone(UTC) <= start.astimezone(UTC):
+        return F.timestamp_micros(F.lit(first)), F.lit(None).cast("timestamp_ltz")
+    last = microseconds(end, "end", function=function)
+    # As Spark has them: datetimes of one zone compare by wall clocks, and those of pandas have nanoseconds.
+    if last <= first:
         raise InvalidArgument(function, "end", f"after start, {start.isoformat()}", end.isoformat())
-    return first, last
+    return F.timestamp_micros(F.lit(first)), F.timestamp_micros(F.lit(last))
 
 
 def require_fields(

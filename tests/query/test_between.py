@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
+import pandas as pd
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -125,6 +126,7 @@ def test_the_zone_of_the_period_does_not_matter(history: DataFrame) -> None:
         (at(9), "2024-03-11", r"end to be an aware datetime"),
         (at(9), at(9), r"end to be after start, 2024-03-10T09:00:00\+00:00"),
         (at(9), at(8), r"end to be after start"),
+        (pd.Timestamp(at(9)), pd.Timestamp(at(9)) + pd.Timedelta(1, "ns"), r"end to be after start"),
     ],
 )
 def test_what_is_no_period_is_refused(history: DataFrame, start: Any, end: Any, named: str) -> None:
