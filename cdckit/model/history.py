@@ -92,6 +92,11 @@ def with_ends(history: DataFrame) -> DataFrame:
     return history.withMetadata(VALID_TO, {ENDS: True})
 
 
+def has_ends(history: DataFrame) -> bool:
+    """Tell whether that is noted in a history."""
+    return bool(history.schema[VALID_TO].metadata.get(ENDS))
+
+
 def open_end(history: DataFrame, column: str = VALID_TO) -> int | None:
     """Read what stands for an open end, beside null, where the table says so (`scd_type_2` does)."""
     meaning = history.schema[column].metadata.get(OPEN_END)

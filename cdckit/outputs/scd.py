@@ -61,8 +61,8 @@ def scd_type_1(history: DataFrame, *, provenance: bool = False) -> DataFrame:
 
     Returns:
         `guid` and the fields of the entity.  An entity that is deleted now has no row, as AUTO CDC
-        removes it; one that came back has one.  A version that begins in the future counts, see `current`:
-        for an instant of your own ask `as_of(history, valid_at)`.
+        removes it; one that came back has one.  A version that begins in the future counts, and one with
+        a known end does not, see `current`: for an instant of your own ask `as_of(history, valid_at)`.
 
     Raises:
         UnfitHistory: *history* is no history; all that is wrong is said at once.

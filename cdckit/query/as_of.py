@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Window
@@ -16,6 +18,7 @@ from cdckit.model.history import (
     VALID_FROM,
     VALID_TO,
     business_fields,
+    has_ends,
     is_deleted,
     version_operation,
 )
@@ -23,6 +26,8 @@ from cdckit.parts.arguments import require_instants, require_period
 from cdckit.parts.calls import FLAG, takes
 from cdckit.query.entity_keys import is_entity
 from cdckit.query.intervals import is_in_force, is_period
+
+_LOG = logging.getLogger(__name__)
 
 
 @takes(history=history_with(VALID_FROM, VALID_TO, DELETED), deletes=FLAG)
@@ -72,7 +77,12 @@ def as_of(history: DataFrame, valid_at: datetime | Column, *, deletes: bool = Fa
 @takes(history=history_with(VALID_TO, DELETED), deletes=FLAG)
 def current(history: DataFrame, *, deletes: bool = False) -> DataFrame:
     """
-    Keep the version of each entity that is in force now: the one with an open end.
+    Keep the version of each entity that has no end: what holds until something else is said.
+
+    No clock is asked.  So a version that begins in the future counts, and one with a known end, such as an
+    offer until Friday, does not, though it is in force today: of changes that may end (`effective_until`) ask
+    `as_of(history, datetime.now(UTC))`.  That is logged once as a warning where `merge` or a ledger made the
+    history of such changes.
 
     Args:
         history: One row per version; `valid_to_timestamp` is null while the version is current (or what
@@ -80,8 +90,7 @@ def current(history: DataFrame, *, deletes: bool = False) -> DataFrame:
         deletes: Keep the entities that are deleted now, with nulls in all fields but the keys.
 
     Returns:
-        The same columns; at most one row per entity.  A version that begins in the future counts:
-        the history knows of no clock (see `as_of` for an instant of your own).
+        The same columns; at most one row per entity.
 
     Cost: one filter, no shuffle.
 
@@ -93,8 +102,15 @@ def current(history: DataFrame, *, deletes: bool = False) -> DataFrame:
     +------+------+
     <BLANKLINE>
     """
+    if has_ends(history):
+        _warn_of_ends()
     versions = history.where(F.col(VALID_TO).isNull())
     return versions if deletes else versions.where(~is_deleted())
+
+
+@cache
+def _warn_of_ends() -> None:
+    _LOG.warning("current() leaves out what has a known end, also while it is in force: as_of(…) has it")
 
 
 @takes(history=history_with(VALID_FROM, VALID_TO, DELETED), deletes=FLAG)

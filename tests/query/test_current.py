@@ -1,4 +1,4 @@
-"""`current`: the version of each entity that is in force now."""
+"""`current`: the version of each entity that has no end."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import current
 from cdckit.errors import MissingColumns
+from cdckit.model.history import with_ends
+from cdckit.query.as_of import _warn_of_ends
 
 SCHEMA = """
     guid string, valid_from_timestamp timestamp, valid_to_timestamp timestamp, deleted_indicator boolean,
@@ -52,6 +54,20 @@ def test_deleted_entities_are_kept_on_request(history: DataFrame) -> None:
         ("back", "again"),
         ("deleted", None),
         ("future", "to come"),
+    ]
+
+
+def test_a_history_of_changes_that_end_says_once_what_is_left_out(
+    history: DataFrame, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A version with a known end may be in force today: `as_of` has it."""
+    _warn_of_ends.cache_clear()
+    assert current(history).columns == history.columns
+    assert not caplog.messages
+    for _ in range(2):
+        current(with_ends(history))
+    assert caplog.messages == [
+        "current() leaves out what has a known end, also while it is in force: as_of(…) has it"
     ]
 
 
