@@ -54,6 +54,7 @@ from cdckit.tables.times import (
 
 _LOG = logging.getLogger(__name__)
 _NAME = re.compile(r"[^\W\d]\w*")
+_NULL = re.compile(r"\bnull(if)?\b", re.IGNORECASE)
 _UTC = ("UTC", "Etc/UTC", "Z", "GMT", "+00:00")
 _SPARK_ERRORS: tuple[type[Exception], ...] = (AnalysisException,)
 """What Spark raises for an expression: one of the JVM where it meets a type of which it did not think."""
@@ -249,6 +250,15 @@ class Call(tables.Call):
         column = self._text_column(expression) if within else None
         return text if column is None else F.coalesce(text, F.col(quoted(column)))
 
+    def must_read(self, expression: object) -> bool:
+        """Tell whether an expression makes times of one column, of texts, and does not speak of null."""
+        if not isinstance(expression, str | Column) or _NULL.search(str(expression)):
+            return False
+        with suppress(*_SPARK_ERRORS):
+            is_of_texts = self._named_in(expression) == [self._text_column(expression)]
+            return is_of_texts and is_time(self._typed(expression).kind)
+        return False
+
     def unreadable(self, expression: object, argument: str, *, within: bool = False) -> Unreadable:
         """Say of rows that their time, the `time_text`, cannot be read."""
         words = expression if isinstance(expression, str) else argument
@@ -261,7 +271,9 @@ class Call(tables.Call):
 
     def _text_column(self, expression: object) -> str | None:
         """The one column of texts that an expression names; None of several, or where it is a column."""
-        if not isinstance(expression, str) or expression in self.columns:
+        if isinstance(expression, str) and expression in self.columns:
+            return None
+        if not isinstance(expression, str | Column):
             return None
         within = self._texts_in(expression)
         return within[0] if len(within) == 1 else None

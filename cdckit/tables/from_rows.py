@@ -92,9 +92,10 @@ def changes_from(
             as a list or a struct.  ISO 8601 texts with a clock, and `Z`, a zone as `+02:00` or `+02` or none,
             are in the order of their instants, with all digits of a second, as nanoseconds are; other texts
             by their bytes ("10" stands before "9", so cast numbers that were read as text); a row with a day
-            in a form that does not sort, such as 5.1.2024, is a reject.  Null stands first.  Without it the
-            rows of pandas are in the order in which they stand,
-            those of Spark in none (see Returns).
+            in a form that does not sort, such as 5.1.2024, is a reject.  Null stands first.  Times that an
+            expression makes have microseconds, as Spark's have: name a column of nanoseconds as it is.
+            Without it the rows of pandas are in the order in which they stand, those of Spark in none (see
+            Returns).
         source: Who says so: a name, or a Column.
         apply_as_deletes: The condition under which a row deletes its entity.  Null is no.
         apply_as_truncates: The condition under which a row says that nothing of what its source said
@@ -124,14 +125,16 @@ def changes_from(
             for a time that nobody said, and of several rows of one entity the last counts.
         valid_from: Of a table that brings both times, such as one of type 2: from when on a row is true, said
             as *effective* is, and instead of it.
-        valid_to: And until when, exclusive (`effective_until`).  Null, an empty text, `infinity`, an end
-            in the year 9999 or later, or another that `scd_type_2` has put there (`valid_to_current`) and the
+        valid_to: And until when, exclusive (`effective_until`).  Null, an empty text, `infinity`, an end in
+            the year 9999 or later, or another that `scd_type_2` has put there (`valid_to_current`) and the
             metadata of the column still name, is open: until something else is said.  A row that ends before
-            it begins, or as it does, is a reject.  Columns that these two name are no fields, unless
-            *column_list* has them.  The end is a part of the message: a row that has got one since the table
-            was applied to a ledger is another message, beside which the open one still stands.  Where that
-            would be seen beside what follows, the ledger refuses the table (`OpenInLedger`): `Ledger.revoke`
-            its open rows before it is applied again.
+            it begins, or as it does, is a reject; so is one whose text an expression cannot read, such as "x"
+            by `try_to_timestamp(until)`, unless it speaks of null itself, as for a text that means an open
+            end: `if(until = 'x', null, try_to_timestamp(until))`.  Columns that these two name are no fields,
+            unless *column_list* has them.  The end is a part of the message: a row that has got one since the
+            table was applied to a ledger is another message, beside which the open one still stands.  Where
+            that would be seen beside what follows, the ledger refuses the table (`OpenInLedger`):
+            `Ledger.revoke` its open rows before it is applied again.
         message: What identifies the message: provenance will name it.  Null is as none.  Rows of one message
             that differ are several statements, equal ones are one.
         priority: How much it counts (see `with_priorities`).
@@ -385,7 +388,7 @@ def _read(frame: AnyTable, *, priority: int, **arguments: Any) -> _Read:
         tuple(key_names),
         call.unreadable(time, time_argument, within=True),
         tuple(call.unreadable(place, "sequence_by") for place in places),
-        None if end is None else call.unreadable(end, "valid_to"),
+        None if end is None else call.unreadable(end, "valid_to", within=True),
         priority,
         # When a row is true is not when it came.
         arrival is not None and not _is_first(begin, sequence),
@@ -532,7 +535,9 @@ def _until(call: Call, expression: str | Column | datetime | None) -> tuple[Colu
     """Until when a row is true, and what stands there, as text; null for both where the end is open."""
     if expression is None:
         return F.lit(None).cast("timestamp_ltz"), F.lit(None).cast("string")
-    end, text = _instant(call, expression, "valid_to"), call.time_text(expression)
+    end = _instant(call, expression, "valid_to")
+    # Null is what `nullif(until, 'open')` means to say, and what `try_to_timestamp(until)` could not read.
+    text = call.time_text(expression, within=call.must_read(expression))
     is_open = is_never(end) | is_text_of_never(text)
     if isinstance(expression, str) and expression in call.columns:
         stands_for_open = open_end(call.frame, expression)

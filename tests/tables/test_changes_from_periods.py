@@ -11,6 +11,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from cdckit import Ledger, changes_from, current, merge, rejects, union_changes
 from cdckit.outputs import scd_type_2
@@ -136,6 +137,35 @@ def test_a_row_that_holds_at_no_time_is_a_reject_and_so_is_one_whose_end_cannot_
     assert found[0]["error_description"] == f"{said} 2024-01-03."
     assert "valid_to=\"try_to_timestamp(until, 'd.M.yyyy')\"" in found[2]["error_description"]
     assert versions(changes_from(frame, keys=["id"], **PERIOD)) == [(5, 50, "5", "6")]
+
+
+@pytest.mark.usefixtures("spark")
+def test_an_end_that_an_expression_cannot_read_is_no_open_end() -> None:
+    """But one that it leaves out by null is, and so is what says of itself that it never ends."""
+    frame = prices(
+        (1, 50, "2024-01-05", "06.01.2024"),
+        (2, 50, "2024-01-05", "soon"),
+        (3, 50, "2024-01-05", "infinity"),
+        (4, 50, "2024-01-05", " "),
+    )
+    how: dict[str, Any] = {"keys": ["id"], "valid_from": "since", "column_list": ["price"]}
+    form = "d.M.yyyy"
+    for end in (f"try_to_timestamp(until, '{form}')", F.try_to_timestamp(F.col("until"), F.lit(form))):
+        read = changes_from(frame, valid_to=end, **how)
+        (refused,) = rejects(read).collect()
+        assert (refused["offset"], refused["error_code"]) == (2, "END_UNREADABLE")
+        assert "until is 'soon', which is not ISO 8601" in refused["error_description"]
+    assert versions(read) == [(1, 50, "5", "6"), (3, 50, "5", None), (4, 50, "5", None)]
+    told = frame.assign(day=[date(2024, 1, 6), None, None, None])
+    for meant in (
+        "try_to_timestamp(nullif(until, 'soon'), 'd.M.yyyy')",
+        "nullif(if(id = 1, '2024-01-06', until), 'soon')",
+        "if(until = 'soon', day, day)",
+    ):
+        assert versions(changes_from(told, valid_to=meant, **how)) == [
+            (1, 50, "5", "6"),
+            *((number, 50, "5", None) for number in (2, 3, 4)),
+        ]
 
 
 @pytest.mark.usefixtures("spark")
