@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import Ledger, changes_from, current, merge, rejects, union_changes
-from cdckit.outputs import scd_type_2
+from cdckit import Ledger, changes_from, rejects, union_changes
 from cdckit.tables import UnfitTable, table_rows
-from support.histories import plain, random_changes, to_dataframe
-from support.periods import PERIOD, prices, versions
-from tools.tiers import seeds
+from support.periods import PERIOD, prices, rows_of_type_2, versions
 
 
 @pytest.mark.usefixtures("spark")
@@ -43,20 +38,24 @@ def test_the_ends_of_a_table_are_those_of_the_history() -> None:
 
 
 @pytest.mark.parametrize(
-    ("open_end", "kind", "end"),
+    ("kind", "end", "open_ends"),
     [
-        ("9999-12-31", "string", "2024-01-03"),
-        ("9999-12-31T23:59:59.9999999-05:00", "string", "2024-01-03T00:00:00Z"),
-        (date(9999, 12, 31), "date", date(2024, 1, 3)),
-        (datetime(9999, 12, 31), "timestamp_ntz", datetime(2024, 1, 3)),
-        # As a session east of UTC writes 9999-01-01, the first day that stands for an open end.
-        (datetime(9998, 12, 31, 10, tzinfo=UTC), "timestamp", datetime(2024, 1, 3, tzinfo=UTC)),
-        (datetime(9999, 12, 30, 22, tzinfo=UTC), "timestamp", datetime(2024, 1, 3, tzinfo=UTC)),
+        ("string", "2024-01-03", ["9999-12-31", "9999-12-31T23:59:59.9999999-05:00"]),
+        ("date", date(2024, 1, 3), [date(9999, 12, 31)]),
+        ("timestamp_ntz", datetime(2024, 1, 3), [datetime(9999, 12, 31)]),
+        (
+            "timestamp",
+            datetime(2024, 1, 3, tzinfo=UTC),
+            # As a session east of UTC writes 9999-01-01, the first day that stands for an open end.
+            [datetime(9998, 12, 31, 10, tzinfo=UTC), datetime(9999, 12, 30, 22, tzinfo=UTC)],
+        ),
     ],
 )
-def test_an_end_in_the_year_9999_is_open(spark: SparkSession, open_end: Any, kind: str, end: Any) -> None:
+def test_an_end_in_the_year_9999_is_open(
+    spark: SparkSession, kind: str, end: Any, open_ends: list[Any]
+) -> None:
     """Of a CSV, a warehouse or dbt: nothing but the year says that the row has not ended."""
-    frame = prices((1, 50, "2024-01-01", end), (1, 60, "2024-01-03", open_end))
+    frame = prices((1, 50, "2024-01-01", end), *((1, 60, "2024-01-03", each) for each in open_ends))
     table = spark.createDataFrame(
         list(frame.itertuples(index=False, name=None)), f"id int, price int, since string, until {kind}"
     )
@@ -67,7 +66,8 @@ def test_an_end_in_the_year_9999_is_open(spark: SparkSession, open_end: Any, kin
         for each in (frame, table)
     )
     found = sorted(map(tuple, of_pandas.unionAll(of_spark).collect()))
-    assert found == [*[(50, 1, datetime(2024, 1, 3), None)] * 2, *[(60, 3, None, None)] * 2]
+    ended, opened = (50, 1, datetime(2024, 1, 3), None), (60, 3, None, None)
+    assert found == [*[ended] * 2, *[opened] * 2 * len(open_ends)]
 
 
 @pytest.mark.usefixtures("spark")
@@ -86,21 +86,6 @@ def test_a_row_that_ends_on_the_third_night(spark: SparkSession, tmp_path: Path)
     third = prices(first, (1, 60, "2024-01-03", "2024-01-05"))
     with pytest.raises(PythonException, match="OpenInLedger"):
         ledger.apply(changes_from(third, keys=["id"], **PERIOD))
-
-
-def test_a_published_table_of_type_2_goes_in_again(spark: SparkSession, tmp_path: Path) -> None:
-    """Its files have no metadata of Spark, which say elsewhere what stands for an open end."""
-    ledger = Ledger(spark, tmp_path / "ledger", entity="room", keys=["id"], buckets=1)
-    frame = prices((1, 50, "2024-01-01", None), (1, 60, "2024-01-03", None), (2, 70, "2024-01-01", None))
-    ledger.apply(changes_from(frame, keys=["id"], sequence_by="since", column_list=["price"]))
-    never = datetime(9999, 12, 31, tzinfo=UTC)
-    ledger.publish(tmp_path / "rooms", partial(scd_type_2, valid_to_current=never))
-    rooms = spark.read.parquet(*DeltaTable(str(tmp_path / "rooms")).file_uris())
-    assert rooms.where("valid_to_timestamp = TIMESTAMP '9999-12-31 00:00:00Z'").count() == 2
-    period = {"valid_from": "valid_from_timestamp", "valid_to": "valid_to_timestamp"}
-    read = changes_from(rooms, keys=["id"], column_list=["price"], **period)
-    found = current(merge(read, entity="room", keys=["id"])).orderBy("id").select("id", "price")
-    assert [tuple(row) for row in found.collect()] == [(1, 60), (2, 70)]
 
 
 @pytest.mark.usefixtures("spark")
@@ -190,26 +175,8 @@ def test_one_end_for_the_whole_table_is_part_of_what_its_rows_say() -> None:
     assert versions(union_changes(first, second))[-1][-1] == "4"
 
 
-@pytest.mark.parametrize("valid_to_current", [None, datetime(2999, 12, 31, tzinfo=UTC)])
-@seeds(5, soak=10)
-def test_a_table_of_type_2_becomes_the_history_that_it_was_made_of(
-    spark: SparkSession, seed: int, valid_to_current: datetime | None
-) -> None:
+def test_a_table_of_type_2_becomes_the_history_that_it_was_made_of(spark: SparkSession) -> None:
     """Of random histories with gaps, deletes and recreations: every row again, from when until when."""
-    fields = {"h": "int", "k": "string", "a": "int", "b": "double"}
-    drawn = to_dataframe(spark, random_changes(seed, 500, fields, ends=(False, True)), fields)
-    call: Any = {"entity": "thing", "keys": ["h", "k"]}
-    names = [*fields, "valid_from_timestamp", "valid_to_timestamp"]
-    made = (
-        scd_type_2(merge(drawn, **call), valid_to_current=valid_to_current).select(*names).localCheckpoint()
-    )
-    said = changes_from(
-        made,
-        keys=["h", "k"],
-        valid_from="valid_from_timestamp",
-        valid_to="valid_to_timestamp",
-    )
-    again = scd_type_2(merge(said, **call), valid_to_current=valid_to_current).select(*names)
-    rows = [sorted(map(repr, map(plain, table.toArrow().to_pylist()))) for table in (made, again)]
-    assert rows[0] == rows[1]
-    assert len(rows[0]) > 1000
+    made, again = rows_of_type_2(spark, 5, histories=60, valid_to_current=datetime(2999, 12, 31, tzinfo=UTC))
+    assert made == again
+    assert len(made) > 100

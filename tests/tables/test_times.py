@@ -83,7 +83,9 @@ def test_digits_below_a_microsecond_count_in_the_order(spark: SparkSession) -> N
     }
     calls: dict[str, Any] = {name: {name: "at"} for name in ("sequence_by", "effective", "valid_from")}
     calls["both"] = {"sequence_by": "at", "effective": "at"}
-    named = [(name, call) for name in tables for call in calls if (name, call) != ("spark", "sequence_by")]
+    # Every argument reads every sort of digits: those in texts, and those that stand beside an instant.
+    named = [(name, call) for name in ("texts", "arrow") for call in calls]
+    named += [("other forms", "sequence_by"), ("pandas", "sequence_by"), ("spark", "effective")]
     ordered = [
         table_rows(tables[name], keys=["id"], column_list=["v"], source=f"{name} by {call}", **calls[call])
         .where("error_code IS NULL")

@@ -1,25 +1,30 @@
 """
-Tables of periods, night after night in a ledger.
+Tables of periods, night after night in a ledger, and tables of type 2 as they are read again.
 
 In `make test`:
 tests/tables/test_changes_from_periods.py::test_a_row_that_ends_on_the_third_night,
-tests/tables/test_changes_from_periods.py::test_a_published_table_of_type_2_goes_in_again.
+tests/tables/test_changes_from_periods.py::test_an_end_in_the_year_9999_is_open,
+tests/tables/test_changes_from_periods.py::test_a_table_of_type_2_becomes_the_history_that_it_was_made_of.
 """
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pandas as pd
 import pytest
+from deltalake import DeltaTable
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import Ledger, changes_from, union_changes
-from support.periods import PERIOD, prices, versions
+from cdckit import Ledger, changes_from, current, merge, union_changes
+from cdckit.outputs import scd_type_2
+from support.periods import PERIOD, prices, rows_of_type_2, versions
 from tools.tiers import seeds
 
 NIGHTS = {
@@ -82,6 +87,31 @@ def test_a_table_of_periods_that_is_read_again(spark: SparkSession, tmp_path: Pa
         ledger.apply(tonight(refused))
     # Values alone: that a room is there may be the word of a row of the first night, which has no end.
     assert stretches(ledger.changes()) == stretches(tonight(list(NIGHTS)))
+
+
+@pytest.mark.parametrize("valid_to_current", [None, datetime(2999, 12, 31, tzinfo=UTC)])
+@seeds(5, soak=10)
+def test_many_tables_of_type_2_become_the_histories_that_they_were_made_of(
+    spark: SparkSession, seed: int, valid_to_current: datetime | None
+) -> None:
+    made, again = rows_of_type_2(spark, seed, histories=500, valid_to_current=valid_to_current)
+    assert made == again
+    assert len(made) > 1000
+
+
+def test_a_published_table_of_type_2_goes_in_again(spark: SparkSession, tmp_path: Path) -> None:
+    """Its files have no metadata of Spark, which say elsewhere what stands for an open end."""
+    ledger = Ledger(spark, tmp_path / "ledger", entity="room", keys=["id"], buckets=1)
+    frame = prices((1, 50, "2024-01-01", None), (1, 60, "2024-01-03", None), (2, 70, "2024-01-01", None))
+    ledger.apply(changes_from(frame, keys=["id"], sequence_by="since", column_list=["price"]))
+    never = datetime(9999, 12, 31, tzinfo=UTC)
+    ledger.publish(tmp_path / "rooms", partial(scd_type_2, valid_to_current=never))
+    rooms = spark.read.parquet(*DeltaTable(str(tmp_path / "rooms")).file_uris())
+    assert rooms.where("valid_to_timestamp = TIMESTAMP '9999-12-31 00:00:00Z'").count() == 2
+    period = {"valid_from": "valid_from_timestamp", "valid_to": "valid_to_timestamp"}
+    read = changes_from(rooms, keys=["id"], column_list=["price"], **period)
+    found = current(merge(read, entity="room", keys=["id"])).orderBy("id").select("id", "price")
+    assert [tuple(row) for row in found.collect()] == [(1, 60), (2, 70)]
 
 
 @seeds(1, soak=20)
