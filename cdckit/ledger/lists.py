@@ -188,7 +188,8 @@ def _warn_of_texts(before: T.StructType, after: T.StructType) -> None:
     kinds = {field.name: field.dataType for field in before}
     for field in after:
         type_before = kinds.get(field.name, field.dataType)
-        if is_made_text(common_spark_type(type_before, field.dataType), type_before, field.dataType):
+        common = common_spark_type(type_before, field.dataType, as_double=True)  # as the store unites columns
+        if is_made_text(common, type_before, field.dataType):
             sentence = (
                 "apply_list(): %s is %s in this list and %s in the ledger, which keeps texts: where they are "
                 "written otherwise, as 7 and 07, each row is news; read it alike every night"

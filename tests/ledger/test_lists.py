@@ -144,6 +144,17 @@ def test_a_column_of_times_stays_one(spark: SparkSession, tmp_path: Path) -> Non
     assert ledger.apply_list(as_times, taken_at=DAY[1]).news == 0
 
 
+def test_whole_numbers_beside_floats_are_no_texts(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A gap makes floats of whole numbers in pandas: both are doubles, 30 is 30.0, and no warning says texts."""
+    ledger = opened(spark, tmp_path)
+    ledger.apply_list(pd.DataFrame({"id": [1, 2], "price": [30, 5]}), taken_at=DAY[0])
+    result = ledger.apply_list(pd.DataFrame({"id": [1, 2], "price": [30.0, 5.5]}), taken_at=DAY[1])
+    assert (result.news, caplog.messages) == (1, [])
+    assert dict(ledger.history().dtypes)["price"] == "double"
+
+
 def test_a_key_that_becomes_a_number_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     """Read as numbers, "007" and "7" would be one."""
     ledger = opened(spark, tmp_path)
