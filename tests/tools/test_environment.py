@@ -45,6 +45,12 @@ def test_conda_offers_what_the_project_declares(name: str) -> None:
     assert conda()[name] == wanted
 
 
+def test_conda_installs_every_extra_but_that_of_the_proofs() -> None:
+    """The notebooks and the demo read Avro and validate RDSS messages; `make soak` alone needs the last one."""
+    [extras] = re.findall(r"-e \.\[(.*)\]", (ROOT / "environment.yml").read_text())
+    assert set(extras.split(",")) == PROJECT["optional-dependencies"].keys() - {"soak"}
+
+
 def test_conda_brings_python_and_java() -> None:
     """A machine with nothing but conda gets the interpreter and the JDK."""
     assert conda()["python"] == PROJECT["requires-python"]
@@ -66,6 +72,16 @@ def test_the_tools_of_the_site_are_pinned_beside_everything_else() -> None:
         name: everything[name] for name in site.keys() & everything.keys()
     }
     assert not {"sphinx", "myst-nb", "furo"} & everything.keys()
+
+
+def test_the_page_of_platforms_names_what_pip_would_choose() -> None:
+    """Beside a platform's Spark every requirement is typed by hand: all but PySpark, as pyproject.toml has them."""
+    page = (ROOT / "docs/on-a-platform.md").read_text()
+    [block] = re.findall(r"```text\n(pip install \"pandas.*?)```", page, flags=re.DOTALL)
+    lines = [re.findall(r'"([^"]+)"', line) for line in block.splitlines() if "--no-deps" not in line]
+    wanted, extras = PROJECT["dependencies"], PROJECT["optional-dependencies"]
+    assert lines[0] == [each for each in wanted if not each.startswith("pyspark")]
+    assert lines[1:] == [extras[name] for name in ("avro", "rdss", "gateway", "quality", "notebooks")]
 
 
 @pytest.mark.parametrize("file", ["requirements.txt", "docs/requirements.txt"])
