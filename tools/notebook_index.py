@@ -136,7 +136,7 @@ def _index(notebooks: dict[str, Path]) -> Iterator[str]:
 
 def _coverage(lists: Sequence[Specification]) -> Iterator[str]:
     count, shown = sum(len(each.scenarios) for each in lists), sum(each.shown for each in lists)
-    yield from ("", "## What of the five specifications is shown where", "")
+    yield from ("", "## Where each rule of the five specifications is shown", "")
     yield "A scenario is something that a specification says can happen, in our words."
     yield f"There are {count}; notebooks show {shown} of them, and the lines of the others say why not."
     yield "`python -m tools.notebook_index` checks that each section named here is there and shows something."
