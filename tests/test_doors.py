@@ -77,7 +77,7 @@ def run(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: A
 
 
 def test_every_record_is_a_change_or_waits_or_is_a_reject_or_is_named(run: Run) -> None:
-    require_changes(run.changes, function="merge")
+    require_changes(run.changes)
     assert merge(run.changes, entity="thing", keys=run.keys).count() > 0
     usable = usable_changes(run.changes)
     changed_by = {row[0] for row in usable.select("arrival.offset").collect()}

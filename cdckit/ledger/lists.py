@@ -425,7 +425,7 @@ def require_same(transaction: Transaction, kind: Kind, given: GivenLists, again:
     rows = given.rows.where(F.unix_micros("effective_timestamp").isin(again)).withColumn("given", F.lit(1))
     both = unite([there, rows])
     at = F.unix_micros("effective_timestamp").alias("at")
-    contents = both.select(at, "given", content_digest(both, None).alias("content")).distinct()
+    contents = both.select(at, "given", content_digest(both).alias("content")).distinct()
     alone = contents.groupBy("at", "content").count().where("count = 1")
     for instant, differing in alone.groupBy("at").count().orderBy("at").limit(1).collect():
         reason = f"the ledger has a list of this instant, and {differing} rows of the two differ"

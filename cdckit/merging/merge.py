@@ -11,7 +11,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.merging.arrow_changes import ARRIVED, GUID, MOVED_HERE, OPERATIONS, SNAPSHOT, Layout, flat_columns
 from cdckit.merging.moves import SHARES, brings_identity, with_moves
 from cdckit.merging.versions import versions
@@ -31,12 +30,15 @@ from cdckit.parts.arguments import (
     quoted,
     require_batch,
     require_keys,
-    require_name,
     require_struct,
     require_type,
+    wrong_argument,
+    wrong_type,
 )
 from cdckit.parts.arrow_types import arrow_schema, arrow_type
+from cdckit.parts.calls import NAME, takes
 from cdckit.parts.columns import with_guid
+from cdckit.parts.public_calls import called
 from cdckit.parts.values import can_be_guids, is_collated, key_digest
 from cdckit.parts.widening import WHOLE_KEYS
 from cdckit.parts.workers import WorkerPlan
@@ -47,6 +49,7 @@ KEY_TYPES = (
 )  # fmt: skip
 
 
+@takes(entity=NAME)
 def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
     """
     The history of every entity that *changes* speak of.
@@ -107,7 +110,7 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
         MissingColumns, WrongColumnType: *changes* is not a table of changes, or a key is of a type
             that has no exact text: float, double, nested, or text with a collation; or a field is of the
             type void.
-        InvalidArgument: *entity* is no name; *keys* is empty or names no field of `data`;
+        InvalidArgument: *keys* is empty or names no field of `data`;
             `field_priorities` names one that `data` does not have; or a field of `data` has the name of
             a standard column of a history.
         PythonException: When the result is computed (Spark's; its text holds `InvalidChanges` and the
@@ -143,19 +146,17 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
     +------+------+--------------------+-----------------+--------------+
     <BLANKLINE>
     """
-    return merge_changes(changes, entity=entity, keys=keys, function="merge")
+    return merge_changes(changes, entity=entity, keys=keys)
 
 
-def merge_changes(
-    changes: DataFrame, *, entity: str, keys: Sequence[str], function: str | None = None
-) -> DataFrame:
+def merge_changes(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
     """Merge as `merge`, for functions whose errors should bear their own names."""
-    require_name(entity, "entity", function=function)
-    ordered = sort_by_entity(changes, entity=entity, keys=keys, function=function)
+    ordered = sort_by_entity(changes, entity=entity, keys=keys)
     history = with_guids(_versions(ordered).rows(), ordered.layout, entity)
     return with_ends(history) if UNTIL in changes.columns else history
 
 
+@called("merge")
 def plan_versions(changes: DataFrame, *, entity: str, keys: Sequence[str], few: bool = False) -> WorkerPlan:
     """
     Plan what `merge` makes, for whoever wants files of it, not rows.
@@ -163,7 +164,7 @@ def plan_versions(changes: DataFrame, *, entity: str, keys: Sequence[str], few: 
     For changes that have their guid, or a key of which workers can make it.  If they are known to be *few*,
     one task sorts them: that needs no shuffle.
     """
-    ordered = sort_by_entity(changes, entity=entity, keys=keys, function="merge", few=few)
+    ordered = sort_by_entity(changes, entity=entity, keys=keys, few=few)
     assert ordered.layout.by_guid or ordered.layout.entity is not None
     return _versions(ordered)
 
@@ -187,7 +188,6 @@ def sort_by_entity(
     *,
     entity: str,
     keys: Sequence[str],
-    function: str | None = None,
     more: Mapping[str, Column] = MappingProxyType({}),
     reserved: Sequence[str] = (),
     few: bool = False,
@@ -197,15 +197,15 @@ def sort_by_entity(
 
     *reserved* are names that the result will have, beside those of every history: no field may.
     """
-    data = check_fields(changes, keys, [*STANDARD_COLUMNS, *reserved], function)
+    data = check_fields(changes, keys, [*STANDARD_COLUMNS, *reserved])
     instead = "keep a Ledger up: changes.writeStream.foreachBatch(ledger.sink('a name'))"
-    require_batch(changes, "changes", instead, function=function)
+    require_batch(changes, "changes", instead)
     changes, names = usable_changes(changes), data.fieldNames()
     by_guid, has_guid = brings_identity(changes, keys), GUID in changes.columns
     says_places = SNAPSHOT in changes.columns
     if MOVED in changes.columns:
-        changes = with_moves(changes, keys, function=function, at_once=ARRIVED in more)
-    priorities = fields_with_priority(changes, names, function)
+        changes = with_moves(changes, keys, at_once=ARRIVED in more)
+    priorities = fields_with_priority(changes, names)
     # Workers see each entity once, the JVM each version; but only the JVM knows the text of every key.
     types = {key: arrow_type(data[key].dataType) for key in keys}
     layout = Layout(
@@ -267,55 +267,49 @@ def history_schema(data: T.StructType, *more: T.StructField) -> T.StructType:
     )
 
 
-def check_fields(
-    changes: DataFrame, keys: Sequence[str], reserved: Sequence[str], function: str | None = None
-) -> T.StructType:
+def check_fields(changes: DataFrame, keys: Sequence[str], reserved: Sequence[str]) -> T.StructType:
     """The type of `data`; raises unless *changes* and *keys* are such as the merge can read."""
-    require_changes(changes, function=function)
-    data = require_struct(changes, "data", function=function)
+    require_changes(changes)
+    data = require_struct(changes, "data")
     names = data.fieldNames()
-    require_keys(keys, names, function=function)
+    require_keys(keys, names)
     for lacks in changes.schema["data"].metadata.get(LACKING, {}).values():
         if GUID not in changes.columns and set(keys) <= set(lacks):
             needed = "fields of each table that was united: rename the key of those that call it otherwise"
             others = ", ".join(name for name in names if name not in lacks)
             only = f"{', '.join(keys)}, where one has only {others}"
-            raise InvalidArgument(function, "keys", needed, only)
+            raise wrong_argument("keys", needed, only)
     taken = [name for name in names if name.lower() in reserved]
     if taken:
         needed = "free of the names of a history's own columns: rename these fields first"
-        raise InvalidArgument(function, "data", needed, taken)
+        raise wrong_argument("data", needed, taken)
     for field in data.fields:
         if isinstance(field.dataType, T.NullType):
             needed = "of a type that has values: cast it to the type that they would have"
-            raise WrongColumnType(function, f"data.{field.name}", needed, field.dataType.simpleString())
+            raise wrong_type(f"data.{field.name}", needed, field.dataType.simpleString())
     if GUID in changes.columns:
-        require_type(changes, GUID, T.StringType(), function=function)
+        require_type(changes, GUID, T.StringType())
     if SNAPSHOT in changes.columns:
-        require_type(changes, SNAPSHOT, T.BooleanType(), function=function)
+        require_type(changes, SNAPSHOT, T.BooleanType())
     for key in keys:
         kind = data[key].dataType
         # Spark would bring together, and sort as one, the texts that a collation does not tell apart.
         if not isinstance(kind, KEY_TYPES) or is_collated(kind):
             remedy = WHOLE_KEYS if isinstance(kind, T.FractionalType) else None
             needed = "a type with an exact text, being a key"
-            raise WrongColumnType(function, f"data.{key}", needed, kind.simpleString(), remedy)
+            raise wrong_type(f"data.{key}", needed, kind.simpleString(), remedy)
     return data
 
 
-def fields_with_priority(changes: DataFrame, names: Sequence[str], function: str | None = None) -> list[str]:
+def fields_with_priority(changes: DataFrame, names: Sequence[str]) -> list[str]:
     """The fields of which *changes* state a priority; raises unless they are fields, and it is an int."""
     if "field_priorities" not in changes.columns:
         return []
-    stated = require_struct(changes, "field_priorities", function=function)
+    stated = require_struct(changes, "field_priorities")
     for field in stated.fields:
         if not isinstance(field.dataType, T.IntegerType):
-            raise WrongColumnType(
-                function, f"field_priorities.{field.name}", "int", field.dataType.simpleString()
-            )
+            raise wrong_type(f"field_priorities.{field.name}", "int", field.dataType.simpleString())
     unknown = sorted(set(stated.fieldNames()) - set(names))
     if unknown:
-        raise InvalidArgument(
-            function, "field_priorities", f"a struct of fields among {', '.join(names)}", unknown
-        )
+        raise wrong_argument("field_priorities", f"a struct of fields among {', '.join(names)}", unknown)
     return stated.fieldNames()

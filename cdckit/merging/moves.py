@@ -16,7 +16,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument
 from cdckit.merging.arrow_changes import (
     ARRIVED,
     GUID,
@@ -33,8 +32,9 @@ from cdckit.merging.arrow_changes import (
 from cdckit.merging.inherited_words import FAMILY, MOVE, OWN, families, inherit_words
 from cdckit.model.changes import MADE_OF, MOVED, TRUNCATE, UNTIL, UPSERT, require_moves
 from cdckit.model.records import usable_changes
-from cdckit.parts.arguments import quoted, require_columns, require_struct
+from cdckit.parts.arguments import quoted, require_struct, wrong_argument
 from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.calls import rows_with, takes
 from cdckit.parts.public_calls import called_function
 from cdckit.parts.workers import WorkerPlan
 
@@ -48,6 +48,7 @@ SHARES = 1 << 12
 more than there are tasks, so that tasks have about as much to do."""
 
 
+@takes(changes=rows_with(MOVED))
 def complete_moves(changes: DataFrame) -> DataFrame:
     """
     Let rows that moved to another key take along what was not sent with it.
@@ -64,7 +65,7 @@ def complete_moves(changes: DataFrame) -> DataFrame:
         The same rows.  Say it last: what makes the column `moved` anew, or saves the table, forgets it.
 
     Raises:
-        MissingColumns, WrongColumnType: *changes* do not say which rows moved.
+        WrongColumnType: *changes* do not say which rows moved.
 
     Cost: none here.  `merge`, `as_known`, `bitemporal` and `why` then read the changes four times, so keep
     them first (`localCheckpoint`) if it costs to make them, and shuffle all of them once more.  Which keys
@@ -78,8 +79,7 @@ def complete_moves(changes: DataFrame) -> DataFrame:
     >>> merge(complete_moves(moved), entity="product", keys=["number"]).count()
     4
     """
-    require_columns(changes, [MOVED], function="complete_moves")
-    require_moves(changes, [], function="complete_moves")
+    require_moves(changes, [])
     return changes.withMetadata(MOVED, {_COMPLETE: True})
 
 
@@ -87,7 +87,6 @@ def with_moves(
     changes: DataFrame,
     keys: Sequence[str],
     *,
-    function: str | None = None,
     at_once: bool = False,
     known: DataFrame | None = None,
 ) -> DataFrame:
@@ -100,32 +99,32 @@ def with_moves(
     Args:
         changes: One row per change, with `moved` (`cdckit.model.CHANGE_SCHEMA`).
         keys: As for `merge`.
-        function: Who asks, for errors.
         at_once: Whether a word that became known later than its move is an error (`LateMoves`).
         known: Those of the changes of which rows take along what they say; all of them without it.
     """
     if brings_identity(changes, keys):
         needed = "without the column `moved` where their guids say which entity they are about: drop it"
-        raise InvalidArgument(function, "changes", needed, changes.columns)
+        raise wrong_argument("changes", needed, changes.columns)
     changes = usable_changes(changes)
     if not changes.schema[MOVED].metadata.get(_COMPLETE):
-        return _refuse_incomplete(changes, keys, called_function(function))
+        return _refuse_incomplete(changes, keys)
     statements = changes if known is None else known
-    words = find_inherited_words(statements, keys, function=function, at_once=at_once)
+    words = find_inherited_words(statements, keys, at_once=at_once)
     plain = _with_all_priorities(with_comings(changes))
     return plain.unionByName(words, allowMissingColumns=True)
 
 
-def _refuse_incomplete(changes: DataFrame, keys: Sequence[str], function: str) -> DataFrame:
+def _refuse_incomplete(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
     """The changes without `moved`; one that gave a row another key, but not all its values, is an error."""
-    names = require_struct(changes, "data", function=function).fieldNames()
+    names = require_struct(changes, "data").fieldNames()
     has_all = reduce(
         and_, (F.col("carried").getField(name) for name in names if name not in keys), F.lit(True)
     )
     has_moved = F.col(MOVED).isNotNull() & (F.col("operation") == UPSERT)
     text = (
-        f" gave a row another key, but not all of its values: {function}(complete_moves(changes), …) takes"
-        " them along from the old key.  To merge without them, drop the column `moved`."
+        " gave a row another key, but not all of its values: "
+        f"{called_function()}(complete_moves(changes), …) takes them along from the old key.  "
+        "To merge without them, drop the column `moved`."
     )
     refused = F.raise_error(F.concat(F.lit("The message "), "message_id", F.lit(text))).cast("int")
     priority = F.when(has_moved & ~has_all, refused).otherwise(F.col("priority"))
@@ -138,9 +137,7 @@ def with_comings(changes: DataFrame) -> DataFrame:
     return changes.withColumn(MOVED_HERE, comes).drop(MOVED)
 
 
-def find_inherited_words(
-    changes: DataFrame, keys: Sequence[str], *, function: str | None = None, at_once: bool = False
-) -> DataFrame:
+def find_inherited_words(changes: DataFrame, keys: Sequence[str], *, at_once: bool = False) -> DataFrame:
     """
     The words that rows took along when their keys changed, as changes of their new keys.
 
@@ -151,8 +148,8 @@ def find_inherited_words(
     Cost: the moves are read, and in one task put together to families of keys; then the changes of these
     families are sorted and pass through Python.  To find those, all changes are shuffled by key.
     """
-    require_moves(changes, keys, function=function)
-    data = require_struct(changes, "data", function=function)
+    require_moves(changes, keys)
+    data = require_struct(changes, "data")
     names = data.fieldNames()
     complete = _with_all_priorities(changes)
     has_guid, is_placed = GUID in changes.columns, SNAPSHOT in changes.columns
@@ -223,10 +220,10 @@ def _move_name(keys: Sequence[str], data: T.StructType) -> Column:
 
 def _with_all_priorities(changes: DataFrame) -> DataFrame:
     """The changes with a priority of each field, null where it is the entity's."""
-    names = require_struct(changes, "data", function="merge").fieldNames()
+    names = require_struct(changes, "data").fieldNames()
     stated: list[str] = []
     if "field_priorities" in changes.columns:
-        stated = require_struct(changes, "field_priorities", function="merge").fieldNames()
+        stated = require_struct(changes, "field_priorities").fieldNames()
     priorities = [
         (F.col("field_priorities").getField(name) if name in stated else F.lit(None).cast("int")).alias(name)
         for name in names
@@ -236,7 +233,7 @@ def _with_all_priorities(changes: DataFrame) -> DataFrame:
 
 def _as_changes(flat: DataFrame, like: DataFrame) -> DataFrame:
     """Changes in the columns of the kernel as such in those of *like*."""
-    names = require_struct(like, "data", function="merge").fieldNames()
+    names = require_struct(like, "data").fieldNames()
 
     def struct(parts: list[Column]) -> Column:
         return F.struct(*(part.alias(name) for name, part in zip(names, parts, strict=True)))

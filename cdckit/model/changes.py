@@ -23,6 +23,7 @@ from cdckit.parts.arguments import (
     require_type,
     require_types,
 )
+from cdckit.parts.calls import takes
 from cdckit.parts.widening import as_filled, has_void
 
 DIGITS = 38
@@ -218,7 +219,7 @@ def require_changes(changes: DataFrame, *, function: str | None = None) -> None:
     remedy = _NOT_A_HISTORY if is_history else _HOW_TO_MAKE
     require_types(changes, CHANGE_SCHEMA, function=function, remedy=remedy)
     data = require_struct(changes, "data", function=function)
-    require_distinct_fields(data.fieldNames(), function=function)
+    require_distinct_fields(data.fieldNames())
     carried = require_struct(changes, "carried", function=function)
     needed = T.StructType([T.StructField(name, T.BooleanType()) for name in data.fieldNames()])
     if carried.simpleString() != needed.simpleString():
@@ -228,9 +229,9 @@ def require_changes(changes: DataFrame, *, function: str | None = None) -> None:
             require_type(changes, name, kind, function=function)
 
 
-def require_moves(changes: DataFrame, keys: Sequence[str], *, function: str | None = None) -> None:
+def require_moves(changes: DataFrame, keys: Sequence[str]) -> None:
     """Raise `WrongColumnType` unless `moved` says an id and both keys, all of *keys* in them."""
-    kind = require_struct(changes, MOVED, function=function)
+    kind = require_struct(changes, MOVED)
     parts = {field.name: field.dataType for field in kind}
     sides = [parts.get(name) for name in ("old_key", "new_key")]
     complete = all(isinstance(side, T.StructType) and set(keys) <= set(side.fieldNames()) for side in sides)
@@ -241,10 +242,10 @@ def require_moves(changes: DataFrame, keys: Sequence[str], *, function: str | No
             "`with_fields` makes both keys of fields that are made of the key alone; "
             f"`changes.drop({MOVED!r})` takes moves for deletes and new rows, which take nothing along."
         )
-        raise WrongColumnType(function, MOVED, needed, kind.simpleString(), remedy)
+        raise WrongColumnType(None, MOVED, needed, kind.simpleString(), remedy)
 
 
-def require_distinct_fields(names: Iterable[str], *, function: str | None = None) -> None:
+def require_distinct_fields(names: Iterable[str]) -> None:
     seen: dict[str, str] = {}
     for name in names:
         other = seen.setdefault(name.lower(), name)
@@ -255,9 +256,10 @@ def require_distinct_fields(names: Iterable[str], *, function: str | None = None
                 f"`frame.rename(columns={{{name!r}: {other!r}}})` in pandas, "
                 f"`frame.withColumnRenamed({name!r}, {other!r})` in Spark."
             )
-            raise InvalidArgument(function, "data", needed, [other, name], remedy=remedy)
+            raise InvalidArgument(None, "data", needed, [other, name], remedy=remedy)
 
 
+@takes()
 def with_sequence(frame: DataFrame, number: str) -> DataFrame:
     """
     Add `sequence`, as changes have it, from a number: texts that sort as the numbers do.
@@ -289,10 +291,10 @@ def with_sequence(frame: DataFrame, number: str) -> DataFrame:
     +---+---------------------------------------+
     <BLANKLINE>
     """
-    require_columns(frame, [number], function="with_sequence")
+    require_columns(frame, [number])
     kind = frame.schema[number].dataType
     if not (isinstance(kind, T.IntegralType) or (isinstance(kind, T.DecimalType) and kind.scale == 0)):
-        raise WrongColumnType("with_sequence", number, "a whole number", kind.simpleString())
+        raise WrongColumnType(None, number, "a whole number", kind.simpleString())
     return frame.withColumn("sequence", sortable_number(F.col(quoted(number))))
 
 
@@ -307,7 +309,7 @@ def sortable_number(number: Column) -> Column:
 
 def field_names(changes: DataFrame) -> list[str]:
     """The business fields of a table of changes, in their order."""
-    return require_struct(changes, "data", function="field_names").fieldNames()
+    return require_struct(changes, "data").fieldNames()
 
 
 def statement_columns(
@@ -319,7 +321,6 @@ def statement_columns(
     reason: str,
     source: str,
     received_at: datetime | None,
-    function: str | None = None,
 ) -> list[Column]:
     """
     Make columns of changes, before `priority`, of what somebody states by hand about rows of a history.
@@ -327,9 +328,9 @@ def statement_columns(
     *content* tells apart what one call, or two at one instant, say of an entity.
     """
     for argument, text in (("by", by), ("reason", reason), ("source", source)):
-        require_name(text, argument, function=function)
+        require_name(text, argument)
     said_at = datetime.now(UTC) if received_at is None else received_at
-    instant = require_instant(said_at, "received_at", function=function)
+    instant = require_instant(said_at, "received_at")
     clock = said_at.astimezone(UTC).replace(tzinfo=None).isoformat(" ")
     return [
         operation.alias("operation"),
@@ -351,7 +352,7 @@ def statement_columns(
 def field_priority(changes: DataFrame, name: str) -> Column:
     """The priority that a field was given of its own; null where `field_priorities` does not name it."""
     if "field_priorities" in changes.columns:
-        stated = require_struct(changes, "field_priorities", function="with_priorities")
+        stated = require_struct(changes, "field_priorities")
         if name in stated.fieldNames():
             return F.col("field_priorities").getField(name)
     return F.lit(None).cast("int")

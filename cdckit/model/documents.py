@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import RECORD_SCHEMA, require_records
 from cdckit.parts.arguments import StreamBatch, require_batch, require_instant, require_name
+from cdckit.parts.calls import takes
 from cdckit.parts.instants import microseconds
 from cdckit.parts.json_text import as_json
 from cdckit.parts.workers import local_frame
@@ -24,6 +25,7 @@ Document = Mapping[str, Any] | str | bytes
 """A message: a dictionary, or JSON text, or its bytes."""
 
 
+@takes()
 def records(spark: SparkSession, documents: Iterable[Document], *, received_at: datetime) -> DataFrame:
     """
     Documents as records of a topic, as the web service would have passed them on at *received_at*.
@@ -55,36 +57,37 @@ def records(spark: SparkSession, documents: Iterable[Document], *, received_at: 
     +---------------------+-----+
     <BLANKLINE>
     """
-    return make_records(spark, documents, received_at, argument="documents", function="records")
+    return make_records(spark, documents, received_at, argument="documents")
 
 
 def make_records(
-    spark: SparkSession, documents: Iterable[Document], at: datetime, *, argument: str, function: str
+    spark: SparkSession, documents: Iterable[Document], at: datetime, *, argument: str
 ) -> DataFrame:
-    """Make records as `records` does; errors bear the name of another function and its argument."""
+    """Make records as `records` does, for a function that calls its *argument* otherwise."""
     if not isinstance(documents, Sequence | Iterator) or isinstance(documents, str | bytes):
-        raise InvalidArgument(function, argument, "a list of documents", documents)
-    stored = require_instant(at, "received_at", function=function)
+        raise InvalidArgument(None, argument, "a list of documents", documents)
+    stored = require_instant(at, "received_at")
     listed = [
-        (None, _as_bytes(document, f"{argument}[{place}]", function), "web", 0, microseconds(at) + place)
+        (None, _as_bytes(document, f"{argument}[{place}]"), "web", 0, microseconds(at) + place)
         for place, document in enumerate(documents)
     ]
     frame = local_frame(spark, listed, "key binary, value binary, topic string, partition int, offset long")
     return frame.select("*", stored.alias("timestamp"), *_without_headers())
 
 
-def _as_bytes(document: Document, argument: str, function: str) -> bytes:
+def _as_bytes(document: Document, argument: str) -> bytes:
     if isinstance(document, bytes):
         return document
     if not isinstance(document, Mapping | str):
-        raise InvalidArgument(function, argument, "a dictionary, or JSON text or bytes", document)
+        raise InvalidArgument(None, argument, "a dictionary, or JSON text or bytes", document)
     try:
         return (document if isinstance(document, str) else as_json(document)).encode()
     except (TypeError, ValueError, RecursionError) as error:
         needed = f"of values that JSON knows, instants as texts ({error})"
-        raise InvalidArgument(function, argument, needed, document) from None
+        raise InvalidArgument(None, argument, needed, document) from None
 
 
+@takes()
 def files(spark: SparkSession, path: str | Path, pattern: str = "*.json") -> DataFrame:
     """
     The files of a folder as records, one message each.
@@ -154,18 +157,17 @@ def as_records(
     """
     if not isinstance(given, DataFrame):
         stored = datetime.now(UTC) if received_at is None else received_at
-        require_instant(stored, "received_at", function="receive")
-        return make_records(spark, given, stored, argument="records", function="receive")
+        return make_records(spark, given, stored, argument="records")
     if received_at is not None:
         needed = "left out for a table: its rows have a timestamp"
-        raise InvalidArgument("receive", "received_at", needed, received_at)
-    given = require_records(given, function="receive")
+        raise InvalidArgument(None, "received_at", needed, received_at)
+    given = require_records(given)
     instead = f"let writeStream.foreachBatch({shell}.sink('a name')) hand them over"
-    require_batch(given, "records", instead, function="receive")
+    require_batch(given, "records", instead)
     return given
 
 
 def make_sink(take: Callable[[DataFrame, str], _Answer], name: str) -> Callable[[DataFrame, int], _Answer]:
     """*take* for the batches of a stream, which Spark counts, under ids that no other stream's have."""
-    require_name(name, "name", function="sink")
+    require_name(name, "name")
     return lambda rows, batch: take(rows, StreamBatch(name, batch))

@@ -7,6 +7,7 @@ from typing import Any
 
 from cdckit.model.changes import require_changes
 from cdckit.model.history import require_bitemporal, require_free, require_history
+from cdckit.model.records import require_records
 from cdckit.parts.calls import Form
 
 
@@ -41,6 +42,11 @@ def _check_changes(changes: Any, argument: str) -> Any:
     return changes
 
 
+def _check_records(records: Any, argument: str) -> Any:
+    return require_records(records)
+
+
+RECORDS = Form(_check_records, "MissingColumns, WrongColumnType: {} are no records")
 CHANGES = Form(_check_changes, "MissingColumns, WrongColumnType: {} is no table of changes")
 
 

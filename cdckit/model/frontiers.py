@@ -12,6 +12,7 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.parts.arguments import quoted, require_batch, require_columns, require_fields
+from cdckit.parts.calls import takes
 
 PARTITION = ("topic", "partition")
 """What one stream is, if nothing else is said: records have offsets in each partition of a topic."""
@@ -21,6 +22,7 @@ _FRONTIER = ("complete_until_position", "complete_until_timestamp", "missing")
 _INSTEAD = "take what a table keeps of it"
 
 
+@takes()
 def find_frontiers(
     records: DataFrame,
     *,
@@ -72,11 +74,11 @@ def find_frontiers(
     +----+-----------------------+------------------------+-------+
     <BLANKLINE>
     """
-    of = _require(records, stream, position, (*_RANGE, *_FRONTIER), function="find_frontiers")
-    require_columns(records, [timestamp], function="find_frontiers")
+    of = _require(records, stream, position, (*_RANGE, *_FRONTIER))
+    require_columns(records, [timestamp])
     kind = records.schema[timestamp].dataType
     if not isinstance(kind, T.TimestampType):
-        raise WrongColumnType("find_frontiers", timestamp, "timestamp", kind.simpleString())
+        raise WrongColumnType(None, timestamp, "timestamp", kind.simpleString())
     edges = _edges(records, of, position, F.col(quoted(timestamp)))
     ends = F.when(F.col("is_last"), F.col("place"))
     before_gap = F.min(ends)
@@ -90,6 +92,7 @@ def find_frontiers(
     return frontiers.withColumn("missing", F.coalesce("missing", F.lit(0).cast("bigint")))
 
 
+@takes()
 def find_missing_positions(
     records: DataFrame, *, stream: Sequence[str] = PARTITION, position: str = "offset"
 ) -> DataFrame:
@@ -119,23 +122,21 @@ def find_missing_positions(
     +----+--------------+-------------+
     <BLANKLINE>
     """
-    of = _require(records, stream, position, _RANGE, function="find_missing_positions")
+    of = _require(records, stream, position, _RANGE)
     edges = _edges(records, of, position, F.lit(None).cast("timestamp_ltz"))
     gap = (F.col("place") - F.col("missing_before")).alias(_RANGE[0]), (F.col("place") - 1).alias(_RANGE[1])
     return edges.where(F.col("missing_before") > 0).select(*of, *gap)
 
 
-def _require(
-    records: DataFrame, stream: Sequence[str], position: str, taken: Sequence[str], *, function: str
-) -> list[str]:
-    require_columns(records, [position], function=function)
-    require_batch(records, "records", _INSTEAD, function=function)
-    of = require_fields(stream, records.columns, "stream", function=function)
+def _require(records: DataFrame, stream: Sequence[str], position: str, taken: Sequence[str]) -> list[str]:
+    require_columns(records, [position])
+    require_batch(records, "records", _INSTEAD)
+    of = require_fields(stream, records.columns, "stream")
     if set(of) & set(taken):
-        raise InvalidArgument(function, "stream", "of columns with other names than those of the answer", of)
+        raise InvalidArgument(None, "stream", "of columns with other names than those of the answer", of)
     kind = records.schema[position].dataType
     if not isinstance(kind, T.IntegralType):
-        raise WrongColumnType(function, position, "a whole number", kind.simpleString())
+        raise WrongColumnType(None, position, "a whole number", kind.simpleString())
     return of
 
 

@@ -152,7 +152,7 @@ def _remedy(frame: DataFrame) -> str | None:
     return None
 
 
-def require_bitemporal(table: DataFrame, *columns: str, function: str | None = None) -> DataFrame:
+def require_bitemporal(table: DataFrame, *columns: str) -> DataFrame:
     """
     The table that `bitemporal` returned, in which an open end is null, whatever stood for it.
 
@@ -160,8 +160,8 @@ def require_bitemporal(table: DataFrame, *columns: str, function: str | None = N
         MissingColumns, WrongColumnType: It lacks its system interval, or one of these of the columns that
             every history has, or has it in another type.
     """
-    require_types(table, standard_columns(*columns), function=function)
-    require_types(table, SYSTEM_INTERVAL, function=function)
+    require_types(table, standard_columns(*columns))
+    require_types(table, SYSTEM_INTERVAL)
     return with_open_ends(with_open_ends(table) if VALID_TO in table.columns else table, SYSTEM_TO)
 
 
@@ -179,13 +179,13 @@ class UnfitHistory(tables.UnfitCall):
 
 
 class Call(tables.Call):
-    """A call of *function* about *history*; what was wrong with the standard columns is noted."""
+    """A call about *history*; what was wrong with the standard columns is noted."""
 
     unfit, kind = UnfitHistory, "field"
 
-    def __init__(self, function: str | None, history: DataFrame) -> None:
-        require_columns(history, [], function=function)
-        super().__init__(function)
+    def __init__(self, history: DataFrame) -> None:
+        require_columns(history, [])
+        super().__init__()
         self.known = business_fields(history)
         self._found = history.schema
         missing = [name for name in HISTORY_SCHEMA.fieldNames() if name not in history.columns]
@@ -195,7 +195,7 @@ class Call(tables.Call):
                 self.refuse(f"the column {field.name} ({needed}) is missing: `merge` makes it")
             elif (kind := history.schema[field.name].dataType.simpleString()) != needed:
                 self.refuse(f"{field.name} is {kind}, and must be {needed}")
-        self.history = history if missing else require_history(history, function=function)
+        self.history = history if missing else require_history(history)
         """The history, with null for an end that is open."""
 
     def fields(

@@ -67,7 +67,7 @@ def listed_fields(frame: DataFrame, names: Iterable[str]) -> Column:
     if not has_corrupt_rows(frame):
         return fields
     needed = (
-        f"{called_function(None)}() needs every row of a list, since a list ends what it does not name, and "
+        f"{called_function()}() needs every row of a list, since a list ends what it does not name, and "
         "one could not be read: mend it where it comes from or, if it is about nothing, leave such rows out, "
         f'`frame.where("{CORRUPT} is null")`.  The row: '
     )
@@ -86,8 +86,7 @@ def _listed_field(frame: DataFrame, name: str) -> Column:
     value, kind = F.col(quoted(name)), frame.schema[name].dataType
     if not has_times(kind):
         return value.alias(name)
-    function = called_function(None)
-    needed = f"{function}() needs every time of a list in the years 1 to 9999, and {name} is "
+    needed = f"{called_function()}() needs every time of a list in the years 1 to 9999, and {name} is "
     remedy = ": make it null first, if it stands for a time that nobody knows"
     sentence = F.concat(F.lit(needed), as_text(value, kind), F.lit(remedy))
     return F.when(is_outside_years(value, kind), F.raise_error(sentence)).otherwise(value).alias(name)
@@ -98,7 +97,6 @@ def compare_lists(
     keys: Sequence[str],
     no_time: Column,
     *,
-    function: str | None = None,
     compared: bool = True,
 ) -> DataFrame:
     """
@@ -109,22 +107,20 @@ def compare_lists(
             taken; null where none is known), `data`, `carried`, `priority` and perhaps `field_priorities`.
         keys: The key fields.
         no_time: The sentence that ends the job where `taken` is null.
-        function: Who asks, for the errors.
         compared: Whether a row that says what the list before said is no new change.
 
     Returns:
         Changes, and beside them `begins`: whether an upsert is about an entity that the list before did
         not name.
     """
-    function = called_function(function)
-    once, in_order = _drop_repeats(rows, keys, function)
-    data = require_struct(rows, "data", function=function)
+    once, in_order = _drop_repeats(rows, keys)
+    data = require_struct(rows, "data")
     follows = F.lag("next_taken").over(in_order).eqNullSafe(F.col("taken"))
     unchanged = follows & F.lag("content").over(in_order).eqNullSafe(F.col("content"))
     goes_on = F.lead("taken").over(in_order).eqNullSafe(F.col("next_taken"))
     weighed = [F.col(name) for name in ("priority", "field_priorities") if name in rows.columns]
     stated = F.struct(
-        _operation(keys, no_time, function).alias("operation"),
+        _operation(keys, no_time).alias("operation"),
         F.col("taken").alias("effective_timestamp"),
         *weighed,
         "data",
@@ -150,9 +146,9 @@ def compare_lists(
     return _as_changes(statements.select("source", "said.*"))
 
 
-def _drop_repeats(rows: DataFrame, keys: Sequence[str], function: str | None) -> tuple[DataFrame, WindowSpec]:
+def _drop_repeats(rows: DataFrame, keys: Sequence[str]) -> tuple[DataFrame, WindowSpec]:
     """The rows, each once; `again` where a list then says another thing of its entity; and their order."""
-    data = require_struct(rows, "data", function=function)
+    data = require_struct(rows, "data")
     of_key = {
         f"key {n}": comparable(F.col("data").getField(name), data[name].dataType)
         for n, name in enumerate(keys)
@@ -161,22 +157,21 @@ def _drop_repeats(rows: DataFrame, keys: Sequence[str], function: str | None) ->
     in_order = by_key.orderBy("taken", "content")
     before, said_before = F.lag("taken").over(in_order), F.lag("content").over(in_order)
     again = said_before.isNotNull() & before.eqNullSafe(F.col("taken"))
-    named = rows.withColumns(of_key).withColumn("content", content_digest(rows, function))
+    named = rows.withColumns(of_key).withColumn("content", content_digest(rows))
     marked = named.withColumns({"again": again, "same": said_before.eqNullSafe(F.col("content"))})
     return marked.where(~(F.col("again") & F.col("same"))), in_order
 
 
-def content_digest(rows: DataFrame, function: str | None) -> Column:
+def content_digest(rows: DataFrame) -> Column:
     """A digest of what a row of a list says: what it tells apart, `merge` tells apart."""
-    data = require_struct(rows, "data", function=function)
-    carried = require_struct(rows, "carried", function=function)
+    data, carried = require_struct(rows, "data"), require_struct(rows, "carried")
     # Equal values have one text.
     return F.md5(F.concat(as_text(F.col("data"), data), as_text(F.col("carried"), carried)))
 
 
-def _operation(keys: Sequence[str], no_time: Column, function: str) -> Column:
+def _operation(keys: Sequence[str], no_time: Column) -> Column:
     """Upsert; ends the job for a row that no list can hold."""
-    of_key = [F.col("data").getField(name) for name in keys]
+    function, of_key = called_function(), [F.col("data").getField(name) for name in keys]
     row = F.to_json(F.col("data"))
     with_key = " or ".join(f"{quoted_if_needed(name)} is not null" for name in keys)
     no_key = (

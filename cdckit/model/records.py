@@ -12,6 +12,7 @@ from cdckit.model.faults import ERROR_CODE as ERROR_CODE  # here for all but ker
 from cdckit.model.faults import ERROR_DESCRIPTION as ERROR_DESCRIPTION
 from cdckit.model.faults import Fault
 from cdckit.parts.arguments import require_columns, require_types
+from cdckit.parts.calls import rows_with, takes
 
 RECORD_SCHEMA = T.StructType(
     [
@@ -48,7 +49,7 @@ _HOW_TO_READ = (
 )
 
 
-def require_records(records: DataFrame, *, function: str) -> DataFrame:
+def require_records(records: DataFrame, *, function: str | None = None) -> DataFrame:
     """
     Put all columns of `RECORD_SCHEMA` into their types; more columns are fine.
 
@@ -153,6 +154,7 @@ def usable_changes(changes: DataFrame) -> DataFrame:
     return drop_rejects(changes) if REJECT in changes.columns else changes
 
 
+@takes(decoded=rows_with())
 def rejects(decoded: DataFrame) -> DataFrame:
     """
     The rows of a door's table, or of changes, that could not be used, as records with a reason.
@@ -180,14 +182,14 @@ def rejects(decoded: DataFrame) -> DataFrame:
     ...
     cdckit.errors.MissingColumns: rejects() needs the columns key, partition, timestamp, ...
     """
-    require_columns(decoded, (), function="rejects")
     if REJECT in decoded.columns:
         return decoded.where(F.col(REJECT).isNotNull()).select(f"{REJECT}.*")
     columns = [*RECORD_COLUMNS, ERROR_CODE, ERROR_DESCRIPTION]
-    require_columns(decoded, columns, function="rejects")
+    require_columns(decoded, columns)
     return decoded.where(F.col(ERROR_CODE).isNotNull()).select(*columns)
 
 
+@takes(decoded=rows_with())
 def drop_rejects(decoded: DataFrame) -> DataFrame:
     """
     The rows of a door's table, or of changes, that could be used, without the columns of errors.
@@ -209,8 +211,7 @@ def drop_rejects(decoded: DataFrame) -> DataFrame:
     +------+
     <BLANKLINE>
     """
-    require_columns(decoded, (), function="drop_rejects")
     if REJECT in decoded.columns:
         return decoded.where(F.col(REJECT).isNull()).drop(REJECT)
-    require_columns(decoded, [ERROR_CODE, ERROR_DESCRIPTION], function="drop_rejects")
+    require_columns(decoded, [ERROR_CODE, ERROR_DESCRIPTION])
     return decoded.where(F.col(ERROR_CODE).isNull()).drop(ERROR_CODE, ERROR_DESCRIPTION)

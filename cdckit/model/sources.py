@@ -15,16 +15,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import CdcError, InvalidArgument
-from cdckit.model.changes import (
-    CHANGE_SCHEMA,
-    MOVED,
-    RANKED,
-    field_names,
-    field_priority,
-    ranked_sources,
-    require_changes,
-)
-from cdckit.parts.arguments import nearest_name, require_int, require_struct, require_types
+from cdckit.model.changes import CHANGE_SCHEMA, MOVED, RANKED, field_names, field_priority, ranked_sources
+from cdckit.model.forms import CHANGES
+from cdckit.parts.arguments import nearest_name, require_int
+from cdckit.parts.calls import rows_of, takes
+from cdckit.parts.public_calls import called, called_function
 
 
 class UnknownSource(CdcError, ValueError):
@@ -47,6 +42,7 @@ class UnknownSource(CdcError, ValueError):
         return sentence if self.example is None else f"{sentence} A call that would do: {self.example}"
 
 
+@takes()
 def require_sources(changes: DataFrame, priorities: Mapping[str, Priority]) -> None:
     """
     Raise unless a change comes from every source that priorities are given for.
@@ -90,6 +86,7 @@ FieldRule = str | Callable[..., Column]
 """The name of a field, or a function of the fields after which its parameters are called."""
 
 
+@takes(changes=CHANGES)
 def with_fields(changes: DataFrame, fields: Mapping[str, FieldRule]) -> DataFrame:
     """
     Put changes into the words of another source: each field is made of the fields that there are.
@@ -114,7 +111,6 @@ def with_fields(changes: DataFrame, fields: Mapping[str, FieldRule]) -> DataFram
     Raises:
         InvalidArgument: *fields* is no mapping of names to such names and functions, or names a field that
             `data` does not have; a function needs parameters by keyword only, or returns no column.
-        MissingColumns, WrongColumnType: *changes* is not a table of changes.
 
     Cost: a projection, no shuffle.
 
@@ -127,11 +123,10 @@ def with_fields(changes: DataFrame, fields: Mapping[str, FieldRule]) -> DataFram
     +------+------------+------------+
     <BLANKLINE>
     """
-    require_changes(changes, function="with_fields")
-    fields_there = require_struct(changes, "data", function="with_fields").fieldNames()
+    fields_there = field_names(changes)
     if not isinstance(fields, Mapping) or not fields:
         needed = "a mapping of names to fields, or to functions of fields"
-        raise InvalidArgument("with_fields", "fields", needed, fields, '{"flight": "number"}')
+        raise InvalidArgument(None, "fields", needed, fields, '{"flight": "number"}')
     made_of = {name: _needed_fields(name, wording, fields_there) for name, wording in fields.items()}
     data = [_worded_field(name, wording, made_of[name]).alias(name) for name, wording in fields.items()]
     carried = [
@@ -173,13 +168,13 @@ def _needed_fields(name: str, wording: FieldRule, names_there: list[str]) -> lis
         needed = [parameter for parameter in parameters if parameter.default is Parameter.empty]
         if any(parameter.kind is Parameter.KEYWORD_ONLY for parameter in needed):
             form = "a function whose parameters are not by keyword only"
-            raise InvalidArgument("with_fields", f"fields[{name!r}]", form, wording)
+            raise InvalidArgument(None, f"fields[{name!r}]", form, wording)
         names = [parameter.name for parameter in needed]
     else:
         names = [wording]
     unknown = [name for name in names if name not in names_there]
     if unknown:
-        raise InvalidArgument("with_fields", f"fields[{name!r}]", f"of {', '.join(names_there)}", unknown)
+        raise InvalidArgument(None, f"fields[{name!r}]", f"of {', '.join(names_there)}", unknown)
     return names
 
 
@@ -187,7 +182,7 @@ def _worded_field(name: str, wording: FieldRule, names: list[str], of: str = "da
     columns = [F.col(of).getField(name) for name in names]
     column = wording(*columns) if callable(wording) else columns[0]
     if not isinstance(column, Column):
-        raise InvalidArgument("with_fields", f"fields[{name!r}]", "a function that returns a column", column)
+        raise InvalidArgument(None, f"fields[{name!r}]", "a function that returns a column", column)
     return column
 
 
@@ -226,21 +221,21 @@ class Priority:
     entity: int = 0
     fields: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
+    @called("Priority")
     def __post_init__(self) -> None:
-        require_int(self.entity, "entity", function="Priority", example='Priority(1, {"name": 9})')
+        require_int(self.entity, "entity", example='Priority(1, {"name": 9})')
         if not isinstance(self.fields, Mapping):
             example = f'Priority({self.entity}, {{"name": 9}})'
-            raise InvalidArgument(
-                "Priority", "fields", "a mapping of field to priority", self.fields, example
-            )
+            raise InvalidArgument(None, "fields", "a mapping of field to priority", self.fields, example)
         for name, priority in self.fields.items():
             example = f"Priority({self.entity}, {{{name!r}: 9}})"
-            require_int(priority, f"fields[{name!r}]", function="Priority", example=example)
+            require_int(priority, f"fields[{name!r}]", example=example)
 
     def __repr__(self) -> str:
         return f"Priority({self.entity}{f', {dict(self.fields)!r}' if self.fields else ''})"
 
 
+@takes(changes=CHANGES)
 def with_priorities(changes: DataFrame, priorities: Mapping[str, Priority]) -> DataFrame:
     """
     Set `priority` and `field_priorities` by the source of each change.
@@ -257,7 +252,6 @@ def with_priorities(changes: DataFrame, priorities: Mapping[str, Priority]) -> D
     Raises:
         InvalidArgument: *priorities* is no mapping of texts to `Priority`, or one of them names a field
             that `data` does not have.
-        MissingColumns, WrongColumnType: *changes* is not a table of changes.
 
     Cost: a projection, no shuffle.
 
@@ -270,16 +264,15 @@ def with_priorities(changes: DataFrame, priorities: Mapping[str, Priority]) -> D
     +------+--------+----------------+
     <BLANKLINE>
     """
-    require_changes(changes, function="with_priorities")
     fields = field_names(changes)
-    _require_priorities(priorities, function="with_priorities")
+    _require_priorities(priorities)
     for source, priority in priorities.items():
         unknown = sorted(set(priority.fields) - set(fields))
         if unknown:
             argument = f"priorities[{source!r}].fields"
             needed = f"of fields among {', '.join(fields)}"
             example = _call_with_fields(priorities, fields)
-            raise InvalidArgument("with_priorities", argument, needed, unknown, example)
+            raise InvalidArgument(None, argument, needed, unknown, example)
     entity = _value_by_source({source: p.entity for source, p in priorities.items()}, F.col("priority"))
     single = [
         _value_by_source(
@@ -313,6 +306,7 @@ def _call_with_fields(priorities: Mapping[str, Priority], fields: Sequence[str])
     return f"with_priorities(changes, {right!r})"
 
 
+@takes(changes=rows_of(T.StructType([CHANGE_SCHEMA["source"]]), "{} have no `source`, or not as text"))
 def find_unused_priorities(changes: DataFrame, priorities: Mapping[str, Priority]) -> DataFrame:
     """
     The sources that priorities are given for, and that no change comes from: misspelt ones among them.
@@ -327,7 +321,6 @@ def find_unused_priorities(changes: DataFrame, priorities: Mapping[str, Priority
 
     Raises:
         InvalidArgument: *priorities* is no mapping of texts to `Priority`.
-        MissingColumns, WrongColumnType: *changes* have no `source`, or not as text.
 
     Cost: reads the sources of all changes once; no shuffle but that of the distinct ones.
 
@@ -339,24 +332,24 @@ def find_unused_priorities(changes: DataFrame, priorities: Mapping[str, Priority
     +------+-------+
     <BLANKLINE>
     """
-    require_types(changes, T.StructType([CHANGE_SCHEMA["source"]]), function="find_unused_priorities")
-    _require_priorities(priorities, function="find_unused_priorities")
+    _require_priorities(priorities)
     sources = changes.agg(F.array_sort(F.collect_set("source")).alias("sources"))
     named = F.array(*map(F.lit, priorities)).cast("array<string>")
     return sources.select(F.explode(F.array_except(named, "sources")).alias("source"), "sources")
 
 
-def _require_priorities(priorities: Mapping[str, Priority], *, function: str) -> None:
+def _require_priorities(priorities: Mapping[str, Priority]) -> None:
+    function = called_function()
     if not isinstance(priorities, Mapping):
         example = f'{function}(changes, {{"shop": Priority(1)}})'
-        raise InvalidArgument(function, "priorities", "a mapping of source to Priority", priorities, example)
+        raise InvalidArgument(None, "priorities", "a mapping of source to Priority", priorities, example)
     right = {str(source): _as_priority(priority) for source, priority in priorities.items()}
     example = f"{function}(changes, {right!r})"
     for source, priority in priorities.items():
         if not isinstance(source, str):
-            raise InvalidArgument(function, "priorities", "of sources that are texts", source, example)
+            raise InvalidArgument(None, "priorities", "of sources that are texts", source, example)
         if not isinstance(priority, Priority):
-            raise InvalidArgument(function, f"priorities[{source!r}]", "a Priority", priority, example)
+            raise InvalidArgument(None, f"priorities[{source!r}]", "a Priority", priority, example)
 
 
 def _as_priority(value: object) -> Priority:

@@ -34,9 +34,12 @@ from cdckit.model.changes import (
 )
 from cdckit.model.lists import is_table_row
 from cdckit.parts.arguments import quoted, require_columns, require_struct
+from cdckit.parts.calls import takes
+from cdckit.parts.public_calls import called
 from cdckit.parts.widening import as_type, common_spark_type, fill_void, has_void, is_made_text, void_as_text
 
 
+@takes()
 def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
     """
     The changes of several sources that speak of one kind of entity.
@@ -95,9 +98,9 @@ def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
     """
     if isinstance(first, list | tuple):
         given, remedy = f"a list of {len(first)}", "Give the tables one by one: `union_changes(*tables)`."
-        raise InvalidArgument("union_changes", "first", "a table of changes", given, remedy=remedy)
+        raise InvalidArgument(None, "first", "a table of changes", given, remedy=remedy)
     for changes in (first, *more):
-        require_changes(changes, function="union_changes")
+        require_changes(changes)
     numbered, count = _with_table_numbers([first, *more])
     united = unite(numbered, as_text=False)
     return united.withMetadata("arrival", {**united.schema["arrival"].metadata, TABLES: count})
@@ -118,6 +121,7 @@ def _with_table_numbers(tables: Iterable[DataFrame]) -> tuple[list[DataFrame], i
     return numbered, count
 
 
+@called("union_changes")
 def unite(given: Sequence[DataFrame], *, as_text: bool = True) -> DataFrame:
     """
     Unite as `union_changes`; but a field in types that differ, and are not numbers, is text where *as_text*.
@@ -125,19 +129,19 @@ def unite(given: Sequence[DataFrame], *, as_text: bool = True) -> DataFrame:
     A ledger keeps such a field so: its source may change a type, and one text is one value there.
     """
     for changes in given:
-        require_changes(changes, function="union_changes")
+        require_changes(changes)
     tables, empty = _with_settled_types(_with_equal_guids(given))
     untyped = _untyped_fields(tables)
     fields: dict[str, T.DataType] = {}
     for changes in tables:
-        for column in require_struct(changes, "data", function="union_changes"):
+        for column in require_struct(changes, "data"):
             type_ = fields.setdefault(column.name, column.dataType)
             common = common_spark_type(type_, column.dataType, as_double=True)
             if common is None or (not as_text and is_made_text(common, type_, column.dataType)):
                 both = f"{type_.simpleString()} in one and {column.dataType.simpleString()} in another"
-                raise WrongColumnType("union_changes", f"data.{column.name}", _ONE_TYPE, both, _CAST)
+                raise WrongColumnType(None, f"data.{column.name}", _ONE_TYPE, both, _CAST)
             fields[column.name] = common
-    require_distinct_fields(fields, function="union_changes")
+    require_distinct_fields(fields)
     metadata = untyped | _lacking_fields(tables, fields) | (note_empty(empty) if empty else {})
     some = {column for changes in tables for column in changes.columns}
     _require_same_types(tables)
@@ -175,7 +179,7 @@ def _with_equal_guids(tables: Sequence[DataFrame]) -> list[DataFrame]:
     ]
     by_guid = any("guid" in changes.columns for changes in guids)
     for changes in guids:
-        require_columns(changes, ["guid"] if by_guid else [], function="union_changes")
+        require_columns(changes, ["guid"] if by_guid else [])
     return guids
 
 
@@ -184,7 +188,7 @@ def _with_settled_types(tables: Sequence[DataFrame]) -> tuple[list[DataFrame], d
     kinds: dict[str, T.DataType] = {}
     without = [empty_fields(changes.schema) for changes in tables]
     for changes, empty in zip(tables, without, strict=True):
-        for column in require_struct(changes, "data", function="union_changes"):
+        for column in require_struct(changes, "data"):
             kind = empty.get(column.name, column.dataType)
             kinds[column.name] = fill_void(kinds.get(column.name, kind), kind) or kinds[column.name]
     settled = [
@@ -212,7 +216,7 @@ def _untyped_fields(tables: Iterable[DataFrame]) -> dict[str, list[str]]:
                     "Give `columns=` where the others are made: for each column how the source writes it."
                 )
                 needed = f"{AS_SENT}, as in the others"
-                raise WrongColumnType("union_changes", f"data.{name}", needed, is_, remedy)
+                raise WrongColumnType(None, f"data.{name}", needed, is_, remedy)
     is_told = any(UNTYPED in table.schema["data"].metadata for table in tables)
     return {UNTYPED: names} if is_told else {}
 
@@ -222,7 +226,7 @@ def _lacking_fields(tables: Iterable[DataFrame], fields: Iterable[str]) -> dict[
     lacks_of_tables: list[list[str]] = []
     for changes in tables:
         data = changes.schema["data"]
-        has = set(require_struct(changes, "data", function="union_changes").fieldNames())
+        has = set(require_struct(changes, "data").fieldNames())
         lacks = [name for name in fields if name not in has]
         before = data.metadata.get(LACKING, {}).values() or [[]]
         lacks_of_tables += [sorted({*some, *lacks}) for some in before]
@@ -241,7 +245,7 @@ def _require_same_types(tables: Iterable[DataFrame]) -> None:
                 type_name = column.dataType.simpleString()
                 needed = types.setdefault(column.name.lower(), type_name)
                 if type_name != needed:
-                    raise WrongColumnType("union_changes", column.name, needed, type_name)
+                    raise WrongColumnType(None, column.name, needed, type_name)
 
 
 def _with_fields(
@@ -251,7 +255,7 @@ def _with_fields(
     metadata: dict[str, Any],
 ) -> DataFrame:
     """Give changes a `data` and a `carried` (and priorities) of exactly these fields."""
-    has = {field.name: field.dataType for field in require_struct(changes, "data", function="union_changes")}
+    has = {field.name: field.dataType for field in require_struct(changes, "data")}
     data = [
         as_type(F.col("data").getField(name), has[name], kind, name)
         if name in has

@@ -82,7 +82,7 @@ def scd_type_1(history: DataFrame, *, provenance: bool = False) -> DataFrame:
     <BLANKLINE>
     """
     require_flag(provenance, "provenance")
-    call = Call("scd_type_1", history)
+    call = Call(history)
     versions = call.require_all().where(is_ever_in_force())
     return current(versions).select(
         quoted_columns(["guid", *call.known.fieldNames(), *_messages(versions, provenance)])
@@ -181,7 +181,7 @@ def scd_type_2(
     +------+------+
     <BLANKLINE>
     """
-    call = Call("scd_type_2", history)
+    call = Call(history)
     tracked = _tracked_fields(call, track_history_column_list, track_history_except_column_list)
     return _type_2(
         call,
@@ -261,7 +261,7 @@ def scd_type_4(
     +------+------+-------------------+
     <BLANKLINE>
     """
-    call = Call("scd_type_4", history)
+    call = Call(history)
     tracked = _tracked_fields(call, track_history_column_list, track_history_except_column_list)
     rows = _type_2(call, tracked, surrogate_key=surrogate_key, provenance=provenance, flags=())
     return ScdType4(rows.where(F.col(VALID_TO).isNull()), rows.where(F.col(VALID_TO).isNotNull()))
@@ -375,7 +375,7 @@ def scd_type_3(history: DataFrame, fields: Iterable[str], *, provenance: bool = 
     <BLANKLINE>
     """
     require_flag(provenance, "provenance")
-    call = Call("scd_type_3", history)
+    call = Call(history)
     chosen_fields = call.fields(fields, "fields")
     new = [name for field in chosen_fields for name in _names(field)]
     call.new_columns(new)
@@ -456,7 +456,7 @@ def scd_type_6(
     +------+------+------------+----------+
     <BLANKLINE>
     """
-    call = Call("scd_type_6", history)
+    call = Call(history)
     chosen_fields = call.fields(fields, "fields")
     tracked = _tracked_fields(call, track_history_column_list, track_history_except_column_list)
     return _type_2(

@@ -15,6 +15,7 @@ from cdckit.model.history import VALID_FROM, VALID_TO, Call, is_deleted
 from cdckit.parts import instants
 from cdckit.parts.arguments import free_name, microseconds, quoted_columns, require_flag, require_instant
 from cdckit.parts.calls import takes
+from cdckit.parts.public_calls import called_function
 from cdckit.parts.values import utc_clock
 from cdckit.query.intervals import is_ever_in_force
 
@@ -200,7 +201,6 @@ def _midnight(day: Column, zone: str) -> Column:
     return F.make_timestamp_ltz(F.year(day), F.month(day), F.day(day), zero, zero, seconds, F.lit(zone))
 
 
-_FUNCTION = "periodic_snapshots"
 _MOST = 1_000_000
 """As many periods as may be asked for: more are a slip of the hand, such as years in milliseconds."""
 
@@ -274,12 +274,12 @@ def periodic_snapshots(
     +---------------------+------+------+
     <BLANKLINE>
     """
-    call = Call(_FUNCTION, history)
+    call = Call(history)
     call.new_columns(["period_date", "period_from_timestamp", "period_to_timestamp"])
     history = call.require_all()
     require_flag(deletes, "deletes")
     if boundary not in ("end", "start"):
-        raise InvalidArgument(_FUNCTION, "boundary", '"end" or "start"', boundary)
+        raise InvalidArgument(None, "boundary", '"end" or "start"', boundary)
     periods = _periods(start, end, every, zone)
     versions = history if deletes else history.where(~is_deleted())
     return _explode_periods(versions.where(is_ever_in_force()), periods, at_end=boundary == "end")
@@ -291,9 +291,7 @@ def _explode_periods(versions: DataFrame, periods: Periods, *, at_end: bool) -> 
         free_name(name, versions.columns)
         for name in ("number_", "period_date", "period_from_timestamp", "period_to_timestamp")
     )
-    first, last = (
-        require_instant(instant, "periods", function=_FUNCTION) for instant in (periods.begin, periods.end)
-    )
+    first, last = (require_instant(instant, "periods") for instant in (periods.begin, periods.end))
     begins, ends = F.col(VALID_FROM), F.col(VALID_TO)
     versions = versions.where((begins < last) & (ends.isNull() | (ends > first)))
     touched = periods.touched_numbers(F.greatest(begins, first), F.least(ends, last))
@@ -316,15 +314,15 @@ def _periods(start: date | datetime, end: date | datetime, every: str | timedelt
         ZoneInfo(zone)
     except (KeyError, ValueError, TypeError, OSError) as error:
         needed = 'the name of a zone, such as "America/New_York"'
-        raise InvalidArgument(_FUNCTION, "zone", needed, zone) from error
+        raise InvalidArgument(None, "zone", needed, zone) from error
 
     def call(_: str) -> str:
         until = f"start={instants.instant_literal(start)}, end={instants.instant_literal(end)}"
-        return f"{_FUNCTION}(history, {until}, every={every!r}, zone={zone!r})"
+        return f"{called_function()}(history, {until}, every={every!r}, zone={zone!r})"
 
     first, last = (_instant(at, name, zone, call) for at, name in ((start, "start"), (end, "end")))
     if last <= first:
-        raise InvalidArgument(_FUNCTION, "end", f"after start, {first.isoformat()}", last.isoformat())
+        raise InvalidArgument(None, "end", f"after start, {first.isoformat()}", last.isoformat())
     if isinstance(every, timedelta) and every >= timedelta(microseconds=1):
         periods: Periods = EqualPeriods.beginning_between(every, zone, first, last)
     elif isinstance(every, str) and every in UNITS:
@@ -332,13 +330,13 @@ def _periods(start: date | datetime, end: date | datetime, every: str | timedelt
             periods = CalendarPeriods.beginning_between(every, zone, first, last)
         except (ValueError, OverflowError) as error:
             needed = "a while before the year 10000"
-            raise InvalidArgument(_FUNCTION, "end", needed, last.isoformat()) from error
+            raise InvalidArgument(None, "end", needed, last.isoformat()) from error
     else:
         needed = f"one of {', '.join(UNITS)}, or a timedelta, such as timedelta(hours=1)"
-        raise InvalidArgument(_FUNCTION, "every", needed, every)
+        raise InvalidArgument(None, "every", needed, every)
     if periods.upper_count > _MOST:
         needed = f"long enough for at most {_MOST:,} periods from start to end"
-        raise InvalidArgument(_FUNCTION, "every", needed, every)
+        raise InvalidArgument(None, "every", needed, every)
     return periods
 
 
@@ -347,6 +345,6 @@ def _instant(at: date | datetime, argument: str, zone: str, call: Callable[[str]
         return midnight(at, zone)
     if isinstance(at, str):
         needed = "a date or an aware datetime (one with tzinfo)"
-        raise InvalidArgument(_FUNCTION, argument, needed, at, example=call(argument))
-    microseconds(at, argument, function=_FUNCTION, call=call)
+        raise InvalidArgument(None, argument, needed, at, example=call(argument))
+    microseconds(at, argument, call=call)
     return at.astimezone(UTC)

@@ -161,10 +161,11 @@ def require_name(name: str, argument: str, *, function: str | None = None) -> st
     return name
 
 
-def require_names(names: Collection[str] | None, argument: str, *, function: str | None = None) -> None:
-    """Raise `InvalidArgument` for one text, each letter of which would be a name."""
+def require_names(names: Collection[str] | None, argument: str) -> Collection[str] | None:
+    """The names themselves; raises `InvalidArgument` for one text, each letter of which would be a name."""
     if isinstance(names, str):
-        raise InvalidArgument(function, argument, "a collection of names", names)
+        raise InvalidArgument(None, argument, "a collection of names", names)
+    return names
 
 
 class StreamBatch(str):

@@ -9,6 +9,8 @@ from inspect import Parameter, Signature, cleandoc, isfunction, signature
 from textwrap import fill
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
+from pyspark.sql import types as T
+
 from cdckit.errors import InvalidArgument, WrongCall
 from cdckit.parts.arguments import (
     microseconds,
@@ -18,6 +20,8 @@ from cdckit.parts.arguments import (
     require_flag,
     require_int,
     require_name,
+    require_names,
+    require_types,
     suggest_name,
 )
 from cdckit.parts.public_calls import UNDER_WAY, PublicCall, literal
@@ -58,9 +62,17 @@ def _check_count(value: Any, argument: str) -> Any:
     return value
 
 
+def _check_above_zero(value: Any, argument: str) -> Any:
+    if require_int(value, argument) < 1:
+        raise InvalidArgument(None, argument, "a number above 0", value)
+    return value
+
+
 FLAG = Form(require_flag, "InvalidArgument: {} is neither True nor False")
 NAME = Form(require_name, "InvalidArgument: {} is no text, or an empty one")
+NAMES = Form(require_names, "InvalidArgument: {} is one text")
 INT = Form(require_int, "InvalidArgument: {} is no whole number of 32 bits")
+ABOVE_ZERO = Form(_check_above_zero, "InvalidArgument: {} is no whole number above 0")
 COUNT = Form(_check_count, "InvalidArgument: {} is no positive number")
 INSTANT = Form(_check_instant, "InvalidArgument: {} is a naive datetime: no instant without its zone")
 
@@ -80,6 +92,16 @@ def rows_with(*columns: str, remedy: str | None = None) -> Form:
     )
 
 
+def rows_of(schema: T.StructType, wrong: str) -> Form:
+    """A table of Spark that has these columns in their types; *wrong* says what another table is not."""
+
+    def check(frame: Any, argument: str) -> Any:
+        require_types(frame, schema)
+        return frame
+
+    return Form(check, f"MissingColumns, WrongColumnType: {wrong}")
+
+
 def no_stream(instead: str) -> Form:
     """A batch of rows; of a stream, *instead* names the way."""
 
@@ -88,6 +110,9 @@ def no_stream(instead: str) -> Form:
         return frame
 
     return Form(check, "InvalidArgument: {} is a stream")
+
+
+FOR_EACH_BATCH = no_stream("hand its batches to a function: writeStream.foreachBatch(…)")
 
 
 def takes(**forms: Form | Sequence[Form]) -> Callable[[Callable[P, R]], Callable[P, R]]:

@@ -27,7 +27,7 @@ from cdckit.query.intervals import is_in_force
 _LOG = logging.getLogger(__name__)
 
 
-@takes(changes=CHANGES)
+@takes(changes=CHANGES, entity=NAME)
 def as_known(changes: DataFrame, known_at: datetime, *, entity: str, keys: Sequence[str]) -> DataFrame:
     """
     The history as it was believed at a moment: what the messages that had arrived by then say.

@@ -18,16 +18,11 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.shell import is_overdue
 from cdckit.model.faults import Findings, FoundFault, error_columns
-from cdckit.model.records import (
-    ERROR_CODE,
-    ERROR_DESCRIPTION,
-    ERROR_FIELDS,
-    RECORD_COLUMNS,
-    RECORD_SCHEMA,
-    require_records,
-)
-from cdckit.parts.arguments import require_batch, require_instant, require_names, require_types
+from cdckit.model.forms import RECORDS
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.parts.arguments import require_instant
 from cdckit.parts.arrow_types import spark_columns
+from cdckit.parts.calls import INSTANT, NAMES, no_stream, rows_of, takes
 from cdckit.parts.values import time_between
 from cdckit.parts.workers import WorkerPlan
 from cdckit.replicate.envelopes import DATA, ENVELOPE_TYPES, METADATA, ReplicateFault, open_envelopes
@@ -57,10 +52,13 @@ ZONE_SCHEMA = T.StructType(_columns(STATEMENT_TYPES))
 and the places of all messages that said so (`places`), until another one about the same id and table said
 something else.  `other_tables` are those that the same id stands for as well."""
 
-INSTEAD = "keep a Feed up: records.writeStream.foreachBatch(feed.sink('a name'))"
+BATCH = no_stream("keep a Feed up: records.writeStream.foreachBatch(feed.sink('a name'))")
+ZONE = rows_of(ZONE_SCHEMA, "{} is no schema zone")
+_DECODED = rows_of(ENVELOPE_SCHEMA, "{} is not what `decode` returns")
 """What to do with a stream, where all metadata is needed at once."""
 
 
+@takes(records=RECORDS)
 def decode(records: DataFrame, *, skip_metadata: bool = False, skip_data: bool = False) -> DataFrame:
     """
     Open the envelope of every record.
@@ -76,9 +74,6 @@ def decode(records: DataFrame, *, skip_metadata: bool = False, skip_data: bool =
         `message` (Avro bytes, or the UTF-8 text of the JSON object), `error_code` and
         `error_description` (null where all is well).  It never fails on data: where an error stands,
         the envelope's columns hold what could be read.
-
-    Raises:
-        MissingColumns, WrongColumnType: *records* are not records.
 
     Cost: one pass through Python in Arrow batches, no shuffle.
 
@@ -96,7 +91,6 @@ def decode(records: DataFrame, *, skip_metadata: bool = False, skip_data: bool =
     +----+--------------------+-------+-----------+
     <BLANKLINE>
     """
-    records = require_records(records, function="decode")
     skipped = frozenset([METADATA] * skip_metadata + [DATA] * skip_data)
     by = partial(_decode_batches, skipped=skipped)
     return WorkerPlan(records.select(*RECORD_COLUMNS), by, ENVELOPE_SCHEMA).rows()
@@ -121,6 +115,7 @@ def is_sound(kind: str) -> Column:
 # The schema zone ------------------------------------------------------------------------------------------
 
 
+@takes(decoded=[_DECODED, BATCH], zone=ZONE.or_none())
 def metadata(decoded: DataFrame, *, zone: DataFrame | None = None) -> DataFrame:
     """
     Read the metadata messages: the evidence for the schema zone.
@@ -138,9 +133,6 @@ def metadata(decoded: DataFrame, *, zone: DataFrame | None = None) -> DataFrame:
         stands, and the others are in error and say what differs.  Another length of a column,
         another key, version or table under one id is none: see `schema_zone`.
 
-    Raises:
-        MissingColumns, WrongColumnType: *decoded* is not what `decode` returns.
-
     Cost: one pass through Python over the metadata messages, one small shuffle by schema id.
 
     Source:
@@ -155,8 +147,6 @@ def metadata(decoded: DataFrame, *, zone: DataFrame | None = None) -> DataFrame:
     +--------+--------+-------------+---------------+----------+
     <BLANKLINE>
     """
-    require_types(decoded, ENVELOPE_SCHEMA, function="metadata")
-    require_batch(decoded, "decoded", INSTEAD, function="metadata")
     messages = decoded.where(is_sound(METADATA))
     needed = messages.select(*RECORD_COLUMNS, "form", "message_schema", "message")
     read = WorkerPlan(needed, _metadata_batches, METADATA_SCHEMA).rows()
@@ -164,7 +154,6 @@ def metadata(decoded: DataFrame, *, zone: DataFrame | None = None) -> DataFrame:
     if zone is None:
         compared = read.withColumn("known", F.when(F.lit(False), word))
     else:
-        require_types(zone, ZONE_SCHEMA, function="metadata")
         first = F.min_by(word, F.struct(*PLACE_TYPES)).alias("known")
         earlier = zone.groupBy("schema_id").agg(first)
         compared = read.join(F.broadcast(earlier), on="schema_id", how="left")
@@ -207,6 +196,7 @@ def _conflict_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBa
         yield pa.RecordBatch.from_arrays([*columns, *errors], METADATA_SCHEMA.names)
 
 
+@takes(messages=[rows_of(METADATA_SCHEMA, "{} is not what `metadata` returns"), BATCH], zone=ZONE.or_none())
 def schema_zone(messages: DataFrame, *, zone: DataFrame | None = None) -> DataFrame:
     """
     Tell what each schema id stands for, as it was said over time.
@@ -224,9 +214,6 @@ def schema_zone(messages: DataFrame, *, zone: DataFrame | None = None) -> DataFr
         message that said so on.  The same said again is the same statement, unless something else was
         said about the id and table in between.
 
-    Raises:
-        MissingColumns, WrongColumnType: *messages* or *zone* has other columns.
-
     Cost: one pass through Python over the messages, in one task.
 
     Source:
@@ -242,12 +229,9 @@ def schema_zone(messages: DataFrame, *, zone: DataFrame | None = None) -> DataFr
     +--------+-------------+-------------------+------------+
     <BLANKLINE>
     """
-    require_types(messages, METADATA_SCHEMA, function="schema_zone")
-    require_batch(messages, "messages", INSTEAD, function="schema_zone")
     own_alone = F.lit(None).cast(ZONE_SCHEMA["places"].dataType).alias("places")
     evidence = messages.where(F.col(ERROR_CODE).isNull()).select(*METADATA_TYPES, *PLACE_TYPES, own_alone)
     if zone is not None:
-        require_types(zone, ZONE_SCHEMA, function="schema_zone")
         evidence = evidence.unionByName(zone.select(evidence.columns))
     # They are few, and what `metadata` returned was shuffled by their ids already: one task takes all.
     by_id = evidence.coalesce(1).sortWithinPartitions("schema_id")
@@ -268,6 +252,7 @@ WAIT = timedelta(seconds=10)
 """How long data may wait for their metadata: usually it is milliseconds, and no more than a few seconds."""
 
 
+@takes(decoded=_DECODED, zone=ZONE, json_topics=NAMES, now=INSTANT)
 def waiting(
     decoded: DataFrame,
     zone: DataFrame,
@@ -300,8 +285,7 @@ def waiting(
         `is_overdue`, `error_code` and `error_description` (null but for the rejected).
 
     Raises:
-        InvalidArgument: *now* is naive, *wait* is no time, or *overdue* is no policy.
-        MissingColumns, WrongColumnType: *decoded* or *zone* has other columns.
+        InvalidArgument: *wait* is no time, or *overdue* is no policy.
 
     Cost: *decoded*, which is not shuffled, and *zone*, whose ids are made distinct and broadcast.
 
@@ -323,14 +307,10 @@ def waiting(
     +------+-----------------------+----------+
     <BLANKLINE>
     """
-    require_types(decoded, ENVELOPE_SCHEMA, function="waiting")
-    require_types(zone, ZONE_SCHEMA, function="waiting")
-    require_names(json_topics, "json_topics", function="waiting")
-    at = require_instant(now, "now", function="waiting")
     if not isinstance(wait, timedelta) or wait < timedelta(0):
-        raise InvalidArgument("waiting", "wait", "a timedelta, not negative", wait)
+        raise InvalidArgument(None, "wait", "a timedelta, not negative", wait)
     if overdue not in ("keep", "reject", "fail"):
-        raise InvalidArgument("waiting", "overdue", "'keep', 'reject' or 'fail'", overdue)
+        raise InvalidArgument(None, "overdue", "'keep', 'reject' or 'fail'", overdue)
     data = decoded.where(is_sound(DATA))
     # Not an anti join: `fail` is a condition, and Spark would ask it of all data.
     known = zone.select(F.col("schema_id").alias("known_id")).distinct()
@@ -339,7 +319,7 @@ def waiting(
     has_table = F.coalesce(F.col("topic").isin(list(json_topics)), F.lit(False))
     waits = F.when(F.col("form") == "json", ~has_table).otherwise(F.col("known_id").isNull())
     waited = compared.withColumn("waits", waits).where("waits")
-    waited = waited.withColumn("waited", time_between(F.col("timestamp"), at))
+    waited = waited.withColumn("waited", time_between(F.col("timestamp"), require_instant(now, "now")))
     waited = waited.withColumn("is_overdue", is_overdue(F.col("waited"), wait))
     refused = F.col("is_overdue") & F.lit(overdue == "reject")
     described = waited.withColumns(

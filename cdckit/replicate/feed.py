@@ -113,9 +113,8 @@ class Feed(TableFeed):
         self._tables = dict(tables or {})
         for name, settings in self._tables.items():
             if not isinstance(name, TableName) or not isinstance(settings, TableSettings):
-                raise InvalidArgument(
-                    "Feed", "tables", "a mapping of TableName to TableSettings", (name, settings)
-                )
+                needed = "a mapping of TableName to TableSettings"
+                raise InvalidArgument(None, "tables", needed, (name, settings))
         super().__init__(spark, location, storage_options)
 
     # What the shell asks for -------------------------------------------------------------------------------
@@ -194,12 +193,12 @@ class Feed(TableFeed):
                 commit, or *timestamp* is naive.
             OtherKind: Its ledger was made by another key than its settings say (`rebuild` makes it anew).
         """
-        snapshot = self._snapshot(version, timestamp, function="table")
+        snapshot = self._snapshot(version, timestamp)
         # By the metadata of that commit: the table may have had another key then.
-        feed_table = self._find_table(snapshot, table, task, server, schema, function="table")
+        feed_table = self._find_table(snapshot, table, task, server, schema)
         if not feed_table.keys:
             needed = "a table with a key: give it one in TableSettings(keys=...) and rebuild"
-            raise InvalidArgument("table", "table", needed, str(feed_table))
+            raise InvalidArgument(None, "table", needed, str(feed_table))
         return View(snapshot, feed_table.kind.stored_kind(snapshot))
 
     def without_key(
@@ -211,9 +210,9 @@ class Feed(TableFeed):
         Cost: reads all records of the table.
         """
         snapshot = self._snapshot()
-        feed_table = self._find_table(snapshot, table, task, server, schema, function="without_key")
+        feed_table = self._find_table(snapshot, table, task, server, schema)
         received = read_rows(snapshot, RECORDS, RECEIVED_SCHEMA)
-        rows = feed_table.rows(received, function="without_key")
+        rows = feed_table.rows(received)
         if not feed_table.keys:
             return rows.where(F.col(ERROR_CODE).isNull())
         return find_without_key(rows, keys=feed_table.keys)
@@ -225,8 +224,6 @@ class Feed(TableFeed):
         task: str | None,
         server: str | None,
         schema: str | None,
-        *,
-        function: str,
     ) -> FeedTable:
         wanted = {"table": table, "task": task, "server": server, "schema": schema}
         tables = feed_tables(snapshot, self._tables)
@@ -238,5 +235,5 @@ class Feed(TableFeed):
         if len(matches) != 1:
             which = f"several: {', '.join(map(str, matches[:9]))}" if matches else "none"
             names = ", ".join(map(str, [*tables.values()][:20])) or "no table yet"
-            raise InvalidArgument(function, "table", f"one of {names}", f"{which} of {wanted}")
+            raise InvalidArgument(None, "table", f"one of {names}", f"{which} of {wanted}")
         return matches[0]

@@ -92,7 +92,7 @@ class FeedTable:
         in_json = (F.col("form") == "json") & F.col("topic").isin([*self.settings.json_topics])
         return received.where(is_sound(DATA) & (in_avro | in_json))
 
-    def rows(self, received: DataFrame, *, function: str) -> DataFrame:
+    def rows(self, received: DataFrame) -> DataFrame:
         """Read its `data` among received records."""
         settings = self.settings
         return rows_of_table(
@@ -101,7 +101,6 @@ class FeedTable:
             json_topics=settings.json_topics,
             topics=settings.topics,
             loaded_at=settings.loaded_at,
-            function=function,
         )
 
     def continues(self, before: FeedTable) -> bool:
@@ -128,7 +127,7 @@ def read_zone(tables: Tables) -> DataFrame:
 def feed_tables(tables: Tables, settings: Mapping[TableName, TableSettings]) -> dict[TableName, FeedTable]:
     """The tables that the zone of a feed knows; collects it."""
     return {
-        name: FeedTable(name, make_table(statements, function="Feed"), settings.get(name, TableSettings()))
+        name: FeedTable(name, make_table(statements), settings.get(name, TableSettings()))
         for name, statements in by_table(collect_zone(read_zone(tables))).items()
     }
 
@@ -278,7 +277,7 @@ class Intake(TableIntake):
     def _add(self, table: FeedTable, received: DataFrame) -> None:
         """Take the rows of a table: its changes into its ledger, what is in error to the rejects."""
         self._transaction.note(self._note(table), table.settings.text())
-        read = table.rows(received, function="receive")
+        read = table.rows(received)
         sound, refused = self._transaction.scratch_by_null(read, ERROR_CODE)
         if refused is not None:
             self._reject(refused, F.lit(str(table)))
@@ -302,7 +301,7 @@ class Intake(TableIntake):
         for table in tables.values():
             if self._has_other_settings(table):
                 needed = f"settings for {table} as its ledger was made with; rebuild makes it anew by these"
-                raise InvalidArgument("receive", "tables", needed, table.settings)
+                raise InvalidArgument(None, "tables", needed, table.settings)
 
     def _note(self, table: FeedTable) -> str:
         return f"{_NOTE}:{table}"

@@ -15,21 +15,17 @@ from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
 from cdckit.model.changes import DELETE, UPSERT
+from cdckit.model.forms import RECORDS
 from cdckit.model.logs import LOG_END
-from cdckit.model.records import ERROR_CODE, door_reject, require_records
-from cdckit.parts.arguments import (
-    microseconds,
-    require_batch,
-    require_columns,
-    require_keys,
-    require_names,
-    require_struct,
-)
-from cdckit.replicate.decoding import INSTEAD, decode, metadata, schema_zone
+from cdckit.model.records import ERROR_CODE, door_reject
+from cdckit.parts.arguments import microseconds, require_columns, require_keys, require_names, require_struct
+from cdckit.parts.calls import NAMES, takes
+from cdckit.parts.public_calls import called
+from cdckit.replicate.decoding import BATCH, decode, metadata, schema_zone
 from cdckit.replicate.message_rules import CHANGE, LOAD
 from cdckit.replicate.metadata_messages import LINEAGE
 from cdckit.replicate.schema_ids import Statement
-from cdckit.replicate.table_rows import collect_zone, require_load_time, rows_of_table
+from cdckit.replicate.table_rows import LOAD_TIME, collect_zone, rows_of_table
 from cdckit.replicate.table_versions import make_table, near_names
 
 _READ = (
@@ -38,6 +34,7 @@ _READ = (
 )  # fmt: skip
 
 
+@takes()
 def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) -> DataFrame:
     """
     Make changes of what each data message says about its entity.
@@ -85,8 +82,7 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
     +---------+-----------------------+-------+----------------------------+
     <BLANKLINE>
     """
-    _require_rows(rows, keys, function="changes")
-    names = require_struct(rows, "data", function="changes").fieldNames()
+    names = _require_rows(rows, keys)
     is_reject, reject = door_reject(rows.columns, _lacks_key(keys))
     moved = F.coalesce(~is_reject & _key_differs(keys), F.lit(False))
     parts = F.when(moved, F.array(F.lit(1), F.lit(2))).otherwise(F.array(F.lit(1)))
@@ -129,6 +125,7 @@ def _fill_unsent(names: Sequence[str], struct: str, instead: Callable[[str], Col
     )
 
 
+@takes()
 def find_without_key(rows: DataFrame, *, keys: Sequence[str]) -> DataFrame:
     """
     The rows that do not say which entity they are about, so that `changes` has them as rejects.
@@ -163,13 +160,16 @@ def find_without_key(rows: DataFrame, *, keys: Sequence[str]) -> DataFrame:
     +------+---------+----------+
     <BLANKLINE>
     """
-    _require_rows(rows, keys, function="find_without_key")
+    _require_rows(rows, keys)
     return rows.where(F.col(ERROR_CODE).isNull() & _lacks_key(keys))
 
 
-def _require_rows(rows: DataFrame, keys: Sequence[str], *, function: str) -> None:
-    require_columns(rows, [*_READ, ERROR_CODE], function=function)
-    require_keys(keys, require_struct(rows, "data", function=function).fieldNames(), function=function)
+def _require_rows(rows: DataFrame, keys: Sequence[str]) -> list[str]:
+    """The fields of the rows; raises unless *rows* are what `data` returns, and *keys* among these."""
+    require_columns(rows, [*_READ, ERROR_CODE])
+    names = require_struct(rows, "data").fieldNames()
+    require_keys(keys, names)
+    return names
 
 
 def _lacks_key(keys: Sequence[str]) -> Column:
@@ -181,6 +181,7 @@ def _lacks_key(keys: Sequence[str]) -> Column:
     return reduce(or_, left_out) | reduce(and_, absent)
 
 
+@takes(records=[RECORDS, BATCH], topics=NAMES, loaded_at=LOAD_TIME)
 def table_changes(
     records: DataFrame,
     *,
@@ -215,8 +216,7 @@ def table_changes(
 
     Raises:
         InvalidArgument: The metadata knows no such table, or several, or it has no key; or one of its
-            schema ids is that of another table too and no *topics* are given; or *loaded_at* is naive.
-        MissingColumns, WrongColumnType: *records* are not records.
+            schema ids is that of another table too and no *topics* are given.
 
     Cost: one look at every envelope of *records* when it is called, to collect the schema zone of the
     table; then, lazily, what `data` costs.  Give it the topics that matter; many tables of one feed
@@ -236,22 +236,16 @@ def table_changes(
     +----------------------+---------+-------+
     <BLANKLINE>
     """
-    require_names(topics, "topics", function="table_changes")
-    require_load_time(loaded_at, function="table_changes")
-    records = require_records(records, function="table_changes")
-    require_batch(records, "records", INSTEAD, function="table_changes")
     zone = schema_zone(metadata(decode(records)))
     wanted = {"server": server, "task": task, "schema": schema, "table": table}
     conditions = [F.col(name) == value for name, value in wanted.items() if value is not None]
     statements = collect_zone(zone.where(reduce(and_, conditions)))
     _require_one(statements, zone, wanted)
     # The statements themselves are kept: the zone took a look at every record.
-    source_table = make_table(statements, function="table_changes")
+    source_table = make_table(statements)
     if not source_table.keys:
-        raise InvalidArgument("table_changes", "table", "a table with a key (or use the single steps)", table)
-    typed_rows = rows_of_table(
-        records, source_table, topics=topics, loaded_at=loaded_at, unreadable=True, function="table_changes"
-    )
+        raise InvalidArgument(None, "table", "a table with a key (or use the single steps)", table)
+    typed_rows = rows_of_table(records, source_table, topics=topics, loaded_at=loaded_at, unreadable=True)
     return changes(typed_rows, keys=source_table.keys, source=source)
 
 
@@ -262,12 +256,12 @@ def _require_one(statements: Sequence[Statement], zone: DataFrame, wanted: Mappi
         near = near_names([row.asDict() for row in names], wanted)
         known_names = f"; near it are {', '.join(near)}" if near else "; the metadata knows no table at all"
         needed = f"a table that the metadata of {wanted['task']} knows{known_names}"
-        raise InvalidArgument("table_changes", "table", needed, wanted["table"])
+        raise InvalidArgument(None, "table", needed, wanted["table"])
     for name in ("server", "schema"):
         several = sorted({statement[name] for statement in statements})
         if len(several) > 1:
             needed = f"given, since task {wanted['task']} has {wanted['table']} in several: one of "
-            raise InvalidArgument("table_changes", name, needed + ", ".join(several[:20]), wanted[name])
+            raise InvalidArgument(None, name, needed + ", ".join(several[:20]), wanted[name])
 
 
 _MOST_NAMES = 10_000
@@ -360,13 +354,14 @@ class TableSettings:
     json_topics: Sequence[str] = ()
     loaded_at: datetime | None = None
 
+    @called("TableSettings")
     def __post_init__(self) -> None:
         for name in ("keys", "topics", "json_topics"):
             names = getattr(self, name)
-            require_names(names, name, function="TableSettings")
+            require_names(names, name)
             object.__setattr__(self, name, None if names is None else tuple(names))
         if self.loaded_at is not None:
-            microseconds(self.loaded_at, "loaded_at", function="TableSettings")
+            microseconds(self.loaded_at, "loaded_at")
 
     def text(self) -> str:
         """The settings as a text that is the same for the same settings."""

@@ -14,12 +14,14 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA, require_records
-from cdckit.parts.arguments import require_instant, require_names, require_types
+from cdckit.model.forms import RECORDS
+from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.parts.arguments import require_instant
 from cdckit.parts.arrow_types import spark_columns
+from cdckit.parts.calls import NAMES, Form, takes
 from cdckit.parts.workers import WorkerPlan
 from cdckit.replicate.data_messages import Reading, read_messages
-from cdckit.replicate.decoding import ZONE_SCHEMA
+from cdckit.replicate.decoding import ZONE
 from cdckit.replicate.envelopes import PLAIN_START, SCHEMA_ID_BYTES
 from cdckit.replicate.message_rules import LOADED_AT, row_types
 from cdckit.replicate.metadata_messages import LINEAGE
@@ -27,6 +29,7 @@ from cdckit.replicate.schema_ids import SAID_AT_TYPES, Statement
 from cdckit.replicate.table_versions import Table, make_table
 
 
+@takes(zone=ZONE)
 def keys(zone: DataFrame) -> list[str]:
     """
     The key columns of the one table that *zone* speaks of, by their position in the key.
@@ -41,7 +44,6 @@ def keys(zone: DataFrame) -> list[str]:
 
     Raises:
         InvalidArgument: *zone* is empty or about several tables.
-        MissingColumns, WrongColumnType: *zone* is not a schema zone.
 
     Cost: collects the zone's rows.
 
@@ -51,13 +53,7 @@ def keys(zone: DataFrame) -> list[str]:
     >>> keys(zone)
     ['carrier']
     """
-    return list(read_table(zone, function="keys").keys)
-
-
-def read_table(zone: DataFrame, *, function: str) -> Table:
-    """The one table that *zone* speaks of; collects its rows, one per statement."""
-    require_types(zone, ZONE_SCHEMA, function=function)
-    return make_table(collect_zone(zone), function=function)
+    return list(make_table(collect_zone(zone)).keys)
 
 
 def collect_zone(zone: DataFrame) -> list[Statement]:
@@ -82,6 +78,17 @@ _PLACES_IN_SECONDS = T.ArrayType(
 )
 
 
+def _check_load_time(loaded_at: Any, argument: str) -> Any:
+    is_instant = isinstance(loaded_at, datetime) and loaded_at.utcoffset() is not None
+    if not (loaded_at is None or isinstance(loaded_at, Column) or is_instant):
+        raise InvalidArgument(None, argument, "an aware datetime, or a column of the records", loaded_at)
+    return loaded_at
+
+
+LOAD_TIME = Form(_check_load_time, "InvalidArgument: {} is naive, or no instant")
+
+
+@takes(records=RECORDS, json_topics=NAMES, topics=NAMES, loaded_at=LOAD_TIME, zone=ZONE)
 def data(
     records: DataFrame,
     zone: DataFrame,
@@ -140,9 +147,8 @@ def data(
         - `error_code`, `error_description`: null where all is well.
 
     Raises:
-        MissingColumns, WrongColumnType: *records* are not records, or *zone* is not a zone.
         InvalidArgument: *zone* is empty or about several tables; or a schema id of the table is that of
-            another one too and no *topics* are given; or an argument is not of its form.
+            another one too and no *topics* are given.
 
     Cost: one pass through Python in Arrow batches, no shuffle.  Collects *zone* when called: one that was
     neither saved nor cached is computed from its records each time, here and in `keys`.
@@ -161,23 +167,8 @@ def data(
     +------+---------+-------+----------------------------+
     <BLANKLINE>
     """
-    records = require_records(records, function="data")
-    require_names(json_topics, "json_topics", function="data")
-    require_names(topics, "topics", function="data")
-    require_load_time(loaded_at, function="data")
-    table = read_table(zone, function="data")
-    return rows_of_table(
-        records, table, json_topics=json_topics, topics=topics, loaded_at=loaded_at, function="data"
-    )
-
-
-def require_load_time(loaded_at: object, *, function: str) -> None:
-    """Raise unless *loaded_at* is an aware datetime, a column, or nothing."""
-    is_instant = isinstance(loaded_at, datetime) and loaded_at.utcoffset() is not None
-    if not (loaded_at is None or isinstance(loaded_at, Column) or is_instant):
-        raise InvalidArgument(
-            function, "loaded_at", "an aware datetime, or a column of the records", loaded_at
-        )
+    table = make_table(collect_zone(zone))
+    return rows_of_table(records, table, json_topics=json_topics, topics=topics, loaded_at=loaded_at)
 
 
 def rows_of_table(
@@ -188,17 +179,16 @@ def rows_of_table(
     topics: Collection[str] | None = None,
     loaded_at: datetime | Column | None = None,
     unreadable: bool = False,
-    function: str,
 ) -> DataFrame:
     """
-    Read `data` of a table whose zone has been read; *function* is who asks, for errors.
+    Read `data` of a table whose zone has been read.
 
     With *unreadable* also the records that hold no envelope, so that nobody knows of which table they are.
     """
     if topics is None and table.shared:
         shared, others = next(iter(table.shared.items()))
         needed = f"those of {table.name}: its schema id {shared} is also that of {', '.join(others[:10])}"
-        raise InvalidArgument(function, "topics", needed, topics)
+        raise InvalidArgument(None, "topics", needed, topics)
     # What begins like a message of another table may still be no envelope.
     chosen = records if unreadable else records.where(_may_be_of(table))
     if topics is not None:
@@ -207,7 +197,7 @@ def rows_of_table(
     if isinstance(loaded_at, Column):
         columns.append(loaded_at.cast("timestamp_ltz").alias(LOADED_AT))
     elif loaded_at is not None:
-        columns.append(require_instant(loaded_at, "loaded_at", function=function).alias(LOADED_AT))
+        columns.append(require_instant(loaded_at, "loaded_at").alias(LOADED_AT))
     reading = Reading(table, tuple(json_topics), None if topics is None else tuple(topics), unreadable)
     kind = T.StructType([*RECORD_SCHEMA.fields, *spark_columns(pa.schema(row_types(table).items()))])
     read = partial(read_messages, reading=reading)

@@ -64,9 +64,9 @@ class Table:
         return [field.name for field in self.fields if field.name not in version.positions]
 
 
-def make_table(rows: Iterable[Statement], *, function: str) -> Table:
+def make_table(rows: Iterable[Statement]) -> Table:
     """
-    The one table that statements of a zone speak of (`message_rows`); *function* is who asks, for errors.
+    The one table that statements of a zone speak of (`message_rows`).
 
     What came without an instant came first.
     """
@@ -74,7 +74,7 @@ def make_table(rows: Iterable[Statement], *, function: str) -> Table:
     tables = sorted({table_text(row) for row in rows})
     if len(tables) != 1:
         needed = "the schema zone of one table (filter it by server, task, schema and table)"
-        raise InvalidArgument(function, "zone", needed, ", ".join(tables[:20]) or "none")
+        raise InvalidArgument(None, "zone", needed, ", ".join(tables[:20]) or "none")
     fields = _fields(rows)
     spelling = {field.name.lower(): field.name for field in fields}
     versions = _with_renamed_keys([_version(row, spelling) for row in rows], fields)

@@ -290,8 +290,8 @@ STREAMS: Mapping[str, Stream] = MappingProxyType(
 """The streams of the page by their names."""
 
 
-def require_stream(stream: Stream, *, function: str) -> Stream:
+def require_stream(stream: Stream) -> Stream:
     """The stream itself; raises `InvalidArgument` for anything else."""
     if not isinstance(stream, Stream):
-        raise InvalidArgument(function, "stream", f"a Stream, of {', '.join(STREAMS)}", stream)
+        raise InvalidArgument(None, "stream", f"a Stream, of {', '.join(STREAMS)}", stream)
     return stream

@@ -10,16 +10,19 @@ from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.records import require_records
+from cdckit.model.forms import RECORDS
 from cdckit.parts.arguments import require_instant
+from cdckit.parts.calls import INSTANT, takes
 from cdckit.parts.folded_rows import with_rule
 from cdckit.parts.values import time_between
-from cdckit.streams.catalogue import Stream, require_stream
+from cdckit.streams.catalogue import Stream
+from cdckit.streams.decoding import STREAM
 from cdckit.streams.update_fields import statement_extent
 
 _EXTENT = pa.schema([("_ended", pa.int64()), ("_says_all", pa.bool_())])
 
 
+@takes(stream=STREAM, records=RECORDS, now=INSTANT)
 def compact_records(
     records: DataFrame, stream: Stream, *, now: datetime, keep: timedelta | None = None
 ) -> DataFrame:
@@ -44,8 +47,7 @@ def compact_records(
         The records that are left.  A record without a timestamp has no age, and stays.
 
     Raises:
-        InvalidArgument: *now* has no zone; *keep* is negative, or None for a stream that is not kept forever.
-        MissingColumns, WrongColumnType: *records* are not records.
+        InvalidArgument: *keep* is negative, or None for a stream that is not kept forever.
 
     Cost: a filter; for streams with `latest` one pass through Python and one shuffle by key.
 
@@ -58,18 +60,14 @@ def compact_records(
     >>> compact_records(records_of(b"1", b"2"), streams.ENTITY_BATCHES, now=now).count()
     2
     """
-    require_stream(stream, function="compact_records")
-    records = require_records(records, function="compact_records")
-    at = require_instant(now, "now", function="compact_records")
     if keep is None:
         if not stream.forever:
-            raise InvalidArgument(
-                "compact_records", "keep", f"a length of time: {stream.name} is not kept forever", keep
-            )
+            raise InvalidArgument(None, "keep", f"a length of time: {stream.name} is not kept forever", keep)
         return records
     if keep < timedelta(0):
-        raise InvalidArgument("compact_records", "keep", "a length of time that is not negative", keep)
-    young = F.coalesce(time_between(F.col("timestamp"), at) <= F.lit(keep), F.lit(True))
+        raise InvalidArgument(None, "keep", "a length of time that is not negative", keep)
+    age = time_between(F.col("timestamp"), require_instant(now, "now"))
+    young = F.coalesce(age <= F.lit(keep), F.lit(True))
     if not stream.latest:
         return records.where(young)
     extent = partial(statement_extent, stream=stream)

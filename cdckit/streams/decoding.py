@@ -10,15 +10,24 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.errors import InvalidArgument
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, require_records
-from cdckit.parts.arguments import require_columns, require_int, require_name
+from cdckit.model.forms import RECORDS
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS
+from cdckit.parts.arguments import require_columns
+from cdckit.parts.calls import ABOVE_ZERO, NAME, Form, takes
 from cdckit.parts.fold import Result
 from cdckit.parts.folded_rows import with_rule
 from cdckit.streams.catalogue import SEPARATOR, Stream, field_column, require_stream
 from cdckit.streams.messages import message_row, message_text
 
 
+def _check_stream(stream: Any, argument: str) -> Any:
+    return require_stream(stream)
+
+
+STREAM = Form(_check_stream, "InvalidArgument: {} is no `Stream`")
+
+
+@takes(stream=STREAM, records=RECORDS)
 def decode(records: DataFrame, stream: Stream) -> DataFrame:
     """
     Read the messages of one stream.
@@ -36,10 +45,6 @@ def decode(records: DataFrame, stream: Stream) -> DataFrame:
         The database is read from `db` or `dbid`: the page's tables say the one, its samples the other.
         The `device` of `CHANGES_BY_DEVICE` is the key of the record, since the message does not have it.
 
-    Raises:
-        InvalidArgument: *stream* is no `Stream`.
-        MissingColumns, WrongColumnType: *records* are not records.
-
     Cost: one pass through Python in Arrow batches, no shuffle.
 
     >>> from cdckit import streams
@@ -55,8 +60,6 @@ def decode(records: DataFrame, stream: Stream) -> DataFrame:
     +------+----+------+-----+-------------+
     <BLANKLINE>
     """
-    require_stream(stream, function="decode")
-    records = require_records(records, function="decode")
     makes = pa.schema([*stream.columns(), (ERROR_CODE, pa.string()), (ERROR_DESCRIPTION, pa.string())])
     return with_rule(records, RECORD_COLUMNS, ["value", "key"], partial(message_row, stream=stream), makes)
 
@@ -72,6 +75,7 @@ def _text_of(*values: Any, names: Sequence[str], stream: Stream) -> Result:
     return (message_text(dict(zip(names, values, strict=True)), stream),)
 
 
+@takes(stream=STREAM, topic=NAME.or_none(), partitions=ABOVE_ZERO.or_none())
 def to_records(
     messages: DataFrame, stream: Stream, *, topic: str | None = None, partitions: int | None = None
 ) -> DataFrame:
@@ -93,7 +97,6 @@ def to_records(
         slashes, `~1` for a slash within one, as in a path.
 
     Raises:
-        InvalidArgument: *stream* is none; *topic* is empty; *partitions* is no number above 0.
         MissingColumns: A field that the stream requires, or that is part of a key, has no column.
 
     Cost: a projection, no shuffle.
@@ -113,25 +116,22 @@ def to_records(
     +---+--------------------+---------+
     <BLANKLINE>
     """
-    require_stream(stream, function="to_records")
-    name = stream.name if topic is None else require_name(topic, "topic", function="to_records")
-    require_columns(messages, [*stream.key, *stream.partition_by], function="to_records")
-    if partitions is not None and require_int(partitions, "partitions", function="to_records") < 1:
-        raise InvalidArgument("to_records", "partitions", "a number above 0", partitions)
+    require_columns(messages, [*stream.key, *stream.partition_by])
     chosen = (
         F.lit(None)
         if partitions is None
         else F.pmod(F.xxhash64(_join_columns(stream.partition_by)), partitions)
     )
     at = F.col("timestamp") if "timestamp" in messages.columns else F.lit(None)
-    placed = {"topic": F.lit(name), "partition": chosen.cast("int"), "timestamp": at.cast("timestamp_ltz")}
+    name = F.lit(stream.name if topic is None else topic)
+    placed = {"topic": name, "partition": chosen.cast("int"), "timestamp": at.cast("timestamp_ltz")}
     return with_record(messages, stream).withColumns(placed).select("key", "value", *placed)
 
 
 def with_record(messages: DataFrame, stream: Stream) -> DataFrame:
     """Messages with what they say of their records: `key`, `value`, and the stream's name as `topic`."""
     needed = [field_column(field) for field in stream.fields if field in stream.required]
-    require_columns(messages, needed, function="to_records")
+    require_columns(messages, needed)
     written = messages
     if stream.text is None or stream.text not in messages.columns:
         written = with_text(messages, stream, _TEXT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -21,8 +21,8 @@ from cdckit.model.records import (
     REJECT,
     door_reject,
 )
-from cdckit.parts.arguments import require_types
 from cdckit.parts.arrow_types import arrow_schema, spark_columns
+from cdckit.parts.calls import Form, rows_of, takes
 from cdckit.parts.folded_rows import with_rule
 from cdckit.streams.catalogue import ARRIVAL, ENTITY_UPDATES, Status
 from cdckit.streams.collection_types import BOOLEAN, DOCUMENT, DOUBLE, INTEGER, LONG, TIMESTAMP
@@ -37,7 +37,6 @@ Nested = Literal["dotted", "whole"]
 KEYS = ("db", "zone", "entity")
 """The key fields of an entity's changes: give them to `merge`."""
 
-_FUNCTION = "changes"
 _UNUSED = ("errors", "before", "learning", "include_before", "include_after", "parts")
 _NEEDED = spark_columns(
     pa.schema([*ARRIVAL, *(field for field in ENTITY_UPDATES.columns() if field.name not in _UNUSED)])
@@ -46,6 +45,16 @@ _OPTIONAL = [RECORD_SCHEMA["timestampType"], *(RECORD_SCHEMA[name] for name in B
 _READABLE = (T.StringType, T.BooleanType, T.IntegerType, T.LongType, T.DoubleType, T.TimestampType)
 
 
+def _check_nested(nested: Any, argument: str) -> Any:
+    if nested not in ("dotted", "whole"):
+        raise InvalidArgument(None, argument, "'dotted' or 'whole'", nested)
+    return nested
+
+
+_NESTED = Form(_check_nested, "InvalidArgument: {} is neither `dotted` nor `whole`")
+
+
+@takes(updates=rows_of(_NEEDED, "{} are no updates"), nested=_NESTED)
 def changes(
     updates: DataFrame, collection: str, fields: T.StructType, *, nested: Nested = "dotted"
 ) -> DataFrame:
@@ -74,9 +83,8 @@ def changes(
         type that its field is to have, or an entity has both `phone.home` and `home` within `phone`.
 
     Raises:
-        InvalidArgument: *nested* is neither; no fields; two with one name, or one with the name of a key.
+        InvalidArgument: No fields; two with one name, or one with the name of a key.
         WrongColumnType: A field has another type than these.
-        MissingColumns: *updates* are no updates.
 
     Cost: one pass through Python in Arrow batches, no shuffle.
 
@@ -99,8 +107,6 @@ def changes(
     +----------+---------+----+-------+-----+
     <BLANKLINE>
     """
-    require_types(updates, _NEEDED, function=_FUNCTION)
-    _require_nested(nested, _FUNCTION)
     _require_readable(fields)
     reader = Fields(arrow_schema(fields), nested == "dotted")
     stated = with_rule(
@@ -138,6 +144,7 @@ def _applied_updates(updates: DataFrame, collection: str) -> DataFrame:
     return chosen.withColumn("revision", number.cast("bigint"))
 
 
+@takes(nested=_NESTED)
 def type_fields(entity_type: str, *, nested: Nested = "dotted") -> T.StructType:
     """
     The fields of a learned entity type, as `changes` takes them.
@@ -155,7 +162,6 @@ def type_fields(entity_type: str, *, nested: Nested = "dotted") -> T.StructType:
     >>> type_fields(schema).simpleString(), type_fields(schema, nested="whole").simpleString()
     ('struct<size.cl:bigint>', 'struct<size:string>')
     """
-    _require_nested(nested, "type_fields")
     [type_] = read(entity_type).values()
     kinds: dict[str, T.DataType] = {}
     for name, field in type_["fields"].items():
@@ -175,19 +181,14 @@ _SPARK: Mapping[str, T.DataType] = {
 }
 
 
-def _require_nested(nested: str, function: str) -> None:
-    if nested not in ("dotted", "whole"):
-        raise InvalidArgument(function, "nested", "'dotted' or 'whole'", nested)
-
-
 def _require_readable(fields: T.StructType) -> None:
     if not isinstance(fields, T.StructType) or not fields.fields:
-        raise InvalidArgument(_FUNCTION, "fields", "a StructType with one field or more", fields)
+        raise InvalidArgument(None, "fields", "a StructType with one field or more", fields)
     names = [name.lower() for name in (*KEYS, *fields.fieldNames())]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise InvalidArgument(_FUNCTION, "fields", f"of different names, none of {', '.join(KEYS)}", twice)
+        raise InvalidArgument(None, "fields", f"of different names, none of {', '.join(KEYS)}", twice)
     for field in fields:
         if not isinstance(field.dataType, _READABLE):
             needed = "string, boolean, int, bigint, double or timestamp"
-            raise WrongColumnType(_FUNCTION, field.name, needed, field.dataType.simpleString())
+            raise WrongColumnType(None, field.name, needed, field.dataType.simpleString())

@@ -12,8 +12,9 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import ERROR_CODE, ERROR_FIELDS, REJECT, door_reject
-from cdckit.parts.arguments import require_batch, require_columns, require_int, require_types
+from cdckit.parts.arguments import require_columns, require_types
 from cdckit.parts.arrow_types import spark_columns
+from cdckit.parts.calls import ABOVE_ZERO, FOR_EACH_BATCH, Form, rows_of, takes
 from cdckit.parts.fold import IS_LAST, FoldPlan
 from cdckit.parts.folded_rows import explode_rule, fold_rows
 from cdckit.streams.catalogue import (
@@ -61,12 +62,18 @@ ENTITY_SCHEMA = spark_columns(pa.schema([*map(ENTITY_PATCHES.columns().field, EN
 SCHEMA_SCHEMA = spark_columns(pa.schema([*map(SCHEMA_PATCHES.columns().field, DATABASE), *STATE]))
 """One row is the schema of one database, and what is known of it."""
 
+ANSWERS = rows_of(ANSWER_SCHEMA, "{} are not what `apply_patches` returned")
+SCHEMA_ANSWERS = rows_of(SCHEMA_ANSWER_SCHEMA, "{} are not what `apply_schema_patches` returned")
+LIMITS = {"most_characters": ABOVE_ZERO, "remember": ABOVE_ZERO}
+_WRONG_KNOWN = "{} is not what `entities` returned"
+
 _OF_UPDATES = [("action", pa.string()), ("revision", pa.int64())]
 UPDATE_SCHEMA = spark_columns(pa.schema([*ARRIVAL, *ENTITY_UPDATES.columns(), *_OF_UPDATES]))
 """One row is one update of an entity: the fields of entity-updates; which action it was; and how many
 updates its entity had with it."""
 
 
+@takes()
 def entity_patches(batches: DataFrame, *, databases: Iterable[str] | None = None) -> DataFrame:
     """
     The patches of the batches: part i of n, with the header fields of the batch.
@@ -106,10 +113,8 @@ def entity_patches(batches: DataFrame, *, databases: Iterable[str] | None = None
     +-------+------+----+-----+---+------+
     <BLANKLINE>
     """
-    served = require_databases(databases, function="entity_patches")
-    require_types(
-        batches, T.StructType([*spark_columns(_BATCH).fields, *ERROR_FIELDS]), function="entity_patches"
-    )
+    served = require_databases(databases)
+    require_types(batches, T.StructType([*spark_columns(_BATCH).fields, *ERROR_FIELDS]))
     rule = partial(batch_patches, databases=served)
     kept, reads = [*ARRIVAL.names, *BATCH_HEADER, REJECT], ["db", "patches", IS_REJECT]
     return explode_rule(_with_reject(batches), kept, reads, rule, PATCH).select(
@@ -125,16 +130,17 @@ def _with_reject(rows: DataFrame) -> DataFrame:
     return rows.withColumns({IS_REJECT: is_reject, REJECT: reject})
 
 
-def require_databases(databases: Iterable[str] | None, *, function: str) -> frozenset[str] | None:
+def require_databases(databases: Iterable[str] | None) -> frozenset[str] | None:
     """The names of databases, None for all; raises `InvalidArgument` for one text, or what is none."""
     if databases is None:
         return None
     listed = [databases] if isinstance(databases, str) else list(databases)
     if isinstance(databases, str) or not all(isinstance(name, str) for name in listed):
-        raise InvalidArgument(function, "databases", "a list of names", databases)
+        raise InvalidArgument(None, "databases", "a list of names", databases)
     return frozenset(listed)
 
 
+@takes()
 def entities(answers: DataFrame, known: DataFrame | None = None) -> DataFrame:
     """
     Read what is known of the entities, or schemas, behind the patches that were answered.
@@ -169,9 +175,9 @@ def entities(answers: DataFrame, known: DataFrame | None = None) -> DataFrame:
     <BLANKLINE>
     """
     schema, key = (ENTITY_SCHEMA, ENTITY) if "entity" in answers.columns else (SCHEMA_SCHEMA, DATABASE)
-    require_columns(answers, [*schema.fieldNames(), IS_LAST.name], function="entities")
+    require_columns(answers, [*schema.fieldNames(), IS_LAST.name])
     if known is not None:
-        require_types(known, schema, function="entities")
+        require_types(known, schema)
     return last_states(answers, known, key, schema.fieldNames())
 
 
@@ -187,6 +193,7 @@ def last_states(
     return last.unionByName(others.join(now, reduce(Column.__and__, same), "left_anti"))
 
 
+@takes(answers=ANSWERS)
 def entity_updates(answers: DataFrame) -> DataFrame:
     """
     The updates of entities: what was applied, and asked for a change.
@@ -198,9 +205,6 @@ def entity_updates(answers: DataFrame) -> DataFrame:
         One row per update (`UPDATE_SCHEMA`), `status` always 1; `before` and `after` where the patch asked
         for them.  Reads change nothing: their responses are among the `partial_responses` only.
 
-    Raises:
-        MissingColumns, WrongColumnType: *answers* are not what `apply_patches` returned.
-
     Cost: one filter, no shuffle.
 
     Source:
@@ -211,10 +215,10 @@ def entity_updates(answers: DataFrame) -> DataFrame:
     >>> entity_updates(streams.apply_patches(nothing)).count()
     0
     """
-    require_types(answers, ANSWER_SCHEMA, function="entity_updates")
     return _updates(answers, UPDATE_SCHEMA.fieldNames())
 
 
+@takes(answers=SCHEMA_ANSWERS)
 def schema_updates(answers: DataFrame) -> DataFrame:
     """
     The updates of schemas: as `entity_updates`, of what `apply_schema_patches` returned.
@@ -224,7 +228,6 @@ def schema_updates(answers: DataFrame) -> DataFrame:
     >>> schema_updates(streams.apply_schema_patches(nothing)).count()
     0
     """
-    require_types(answers, SCHEMA_ANSWER_SCHEMA, function="schema_updates")
     return _updates(answers, [*ARRIVAL.names, *SCHEMA_UPDATES.columns().names, "action", "revision"])
 
 
@@ -246,6 +249,16 @@ def with_requested(answers: DataFrame, always: Column | None = None) -> DataFram
     )
 
 
+def _patches_of(stream: Stream) -> Form:
+    schema = spark_columns(pa.schema([*ARRIVAL, *stream.columns()]))
+    return rows_of(schema, "{} are not what `entity_patches` or `decode` returned")
+
+
+@takes(
+    patches=[_patches_of(ENTITY_PATCHES), FOR_EACH_BATCH],
+    known=rows_of(ENTITY_SCHEMA, _WRONG_KNOWN).or_none(),
+    **LIMITS,
+)
 def apply_patches(
     patches: DataFrame,
     *,
@@ -288,8 +301,7 @@ def apply_patches(
           and `changes` hands it on.
 
     Raises:
-        InvalidArgument: *patches* are a stream (hand its batches to a function), a number is not above 0.
-        MissingColumns, WrongColumnType: *patches* or *known* are not such tables.
+        MissingColumns: *patches* have no column of *order_by*.
 
     Cost: one shuffle by entity, a sort, one pass through Python; of an entity one document is held at a time.
     The answers are often used twice, for updates and for what is known: write them, or cache them, before.
@@ -315,13 +327,15 @@ def apply_patches(
     +-------+------+-------+------------------+--------------------------------------------------+
     <BLANKLINE>
     """
-    function = "apply_patches"
-    if known is not None:
-        require_types(known, ENTITY_SCHEMA, function=function)
-    plan = patch_plan(ENTITY, *require_limits(most_characters, remember, function=function))
-    return _answer_patches(patches, plan, ENTITY_PATCHES, order_by, known=known, function=function)
+    plan = patch_plan(ENTITY, most_characters, remember)
+    return _answer_patches(patches, plan, ENTITY_PATCHES, order_by, known=known)
 
 
+@takes(
+    patches=[_patches_of(SCHEMA_PATCHES), FOR_EACH_BATCH],
+    known=rows_of(SCHEMA_SCHEMA, _WRONG_KNOWN).or_none(),
+    **LIMITS,
+)
 def apply_schema_patches(
     patches: DataFrame,
     *,
@@ -362,19 +376,8 @@ def apply_schema_patches(
     +----+------+-------+--------------------------------------------+
     <BLANKLINE>
     """
-    function = "apply_schema_patches"
-    if known is not None:
-        require_types(known, SCHEMA_SCHEMA, function=function)
-    plan = patch_plan(DATABASE, *require_limits(most_characters, remember, function=function))
-    return _answer_patches(patches, plan, SCHEMA_PATCHES, order_by, known=known, function=function)
-
-
-def require_limits(most: int, remember: int, *, function: str) -> tuple[int, int]:
-    """The limits of a document; raises `InvalidArgument` for one below 1."""
-    for argument, number in (("most_characters", most), ("remember", remember)):
-        if require_int(number, argument, function=function) < 1:
-            raise InvalidArgument(function, argument, "a number above 0", number)
-    return most, remember
+    plan = patch_plan(DATABASE, most_characters, remember)
+    return _answer_patches(patches, plan, SCHEMA_PATCHES, order_by, known=known)
 
 
 def _answer_patches(
@@ -384,15 +387,10 @@ def _answer_patches(
     order_by: Iterable[str],
     *,
     known: DataFrame | None,
-    function: str,
 ) -> DataFrame:
     keeps = pa.schema([*ARRIVAL, *stream.columns()])
-    require_types(patches, spark_columns(keeps), function=function)
-    require_batch(
-        patches, "patches", "hand its batches to a function: writeStream.foreachBatch(…)", function=function
-    )
     order = [*([order_by] if isinstance(order_by, str) else order_by), "part", *REQUEST]
-    require_columns(patches, order, function=function)
+    require_columns(patches, order)
     given = {
         "errors": F.col("errors") if "errors" in patches.columns else F.lit(None).cast("array<string>"),
         # As `cdckit.streams.documents.answered_at`.

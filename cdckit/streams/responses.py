@@ -14,8 +14,9 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.shell import is_overdue
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
-from cdckit.parts.arguments import require_batch, require_columns, require_instant, require_types
+from cdckit.parts.arguments import require_columns, require_instant
 from cdckit.parts.arrow_types import spark_columns
+from cdckit.parts.calls import FOR_EACH_BATCH, INSTANT, no_stream, rows_of, rows_with, takes
 from cdckit.parts.folded_rows import fold_rows
 from cdckit.parts.values import time_between
 from cdckit.streams.catalogue import ARRIVAL, COMPLETE_RESPONSES, PARTIAL_RESPONSES, REQUEST, StreamFault
@@ -32,8 +33,10 @@ REQUEST_SCHEMA = T.StructType([*RESPONSE_SCHEMA.fields, *spark_columns(PART).fie
 """One row is one partial response, and whether all of its request are there."""
 
 _COMMON_FIELDS = ("parts", "user")
+_WRONG_PARTS = "{} are not what `response_parts` returned"
 
 
+@takes()
 def partial_responses(*answers: DataFrame) -> DataFrame:
     """
     The responses to all patches, applied or not.
@@ -61,13 +64,13 @@ def partial_responses(*answers: DataFrame) -> DataFrame:
     0
     """
     if not answers:
-        raise InvalidArgument("partial_responses", "answers", "one or more tables of answers", answers)
+        raise InvalidArgument(None, "answers", "one or more tables of answers", answers)
     return reduce(DataFrame.unionByName, map(response_rows, answers))
 
 
 def response_rows(answers: DataFrame, *more: str) -> DataFrame:
     """The responses to patches, with *more* columns of the answers."""
-    require_columns(answers, ["is_repeat", "include_before", "include_after"], function="partial_responses")
+    require_columns(answers, ["is_repeat", "include_before", "include_after"])
     answered = with_requested(answers.where(~F.col("is_repeat")))
     columns = [
         F.col(field.name)
@@ -78,6 +81,10 @@ def response_rows(answers: DataFrame, *more: str) -> DataFrame:
     return answered.select(*columns, *more)
 
 
+@takes(
+    responses=[rows_of(RESPONSE_SCHEMA, "{} are no responses"), FOR_EACH_BATCH],
+    completed=rows_with(*REQUEST).or_none(),
+)
 def response_parts(responses: DataFrame, *, completed: DataFrame | None = None) -> DataFrame:
     """
     The partial responses, and whether all those of a request are there.
@@ -103,10 +110,6 @@ def response_parts(responses: DataFrame, *, completed: DataFrame | None = None) 
 
         and `error_code` and `error_description`.
 
-    Raises:
-        InvalidArgument: *responses* are a stream: hand its batches to a function.
-        MissingColumns, WrongColumnType: These are no responses.
-
     Cost: one shuffle by request, and a sort; with *completed*, one of it.
 
     Source:
@@ -127,18 +130,15 @@ def response_parts(responses: DataFrame, *, completed: DataFrame | None = None) 
     +------+----+---------+--------------------------------------+
     <BLANKLINE>
     """
-    require_types(responses, RESPONSE_SCHEMA, function="response_parts")
-    instead = "hand its batches to a function: writeStream.foreachBatch(…)"
-    require_batch(responses, "responses", instead, function="response_parts")
     over = None
     if completed is not None:
-        require_columns(completed, REQUEST, function="response_parts")
         over = completed.select(*REQUEST).distinct()
     usable = responses.where(F.col(ERROR_CODE).isNull()) if ERROR_CODE in responses.columns else responses
     parts = fold_rows(usable, RESPONSE_PLAN, keeps=RESPONSE_SCHEMA.fieldNames(), states=over)
     return parts.select(*REQUEST_SCHEMA.fieldNames(), ERROR_CODE, ERROR_DESCRIPTION)
 
 
+@takes(parts=[rows_of(REQUEST_SCHEMA, _WRONG_PARTS), no_stream("hand its batches to a function")])
 def complete_responses(parts: DataFrame) -> DataFrame:
     """
     One response per request whose patches are all answered.
@@ -151,10 +151,6 @@ def complete_responses(parts: DataFrame) -> DataFrame:
         part says, and `ended`, when the last part was; `responses`, the messages of its parts in their order;
         and `message`, what `to_records` writes: the partial response itself where there is one part, else the
         aggregate of all.
-
-    Raises:
-        InvalidArgument: *parts* are a stream.
-        MissingColumns, WrongColumnType: *parts* are not what `response_parts` returned.
 
     Cost: grouped as they lie after `response_parts`, which shuffled them.
 
@@ -175,8 +171,6 @@ def complete_responses(parts: DataFrame) -> DataFrame:
     +-------+-----+-----+------+
     <BLANKLINE>
     """
-    require_types(parts, REQUEST_SCHEMA, function="complete_responses")
-    require_batch(parts, "parts", "hand its batches to a function", function="complete_responses")
     complete = with_text(parts.where(F.col("part_is") == COMPLETE), PARTIAL_RESPONSES, "text")
     whole = complete.groupBy(*REQUEST).agg(
         *(F.first(name).alias(name) for name in _COMMON_FIELDS),
@@ -194,6 +188,10 @@ def with_message(whole: DataFrame) -> DataFrame:
     return aggregate.withColumn("message", F.coalesce(alone, "message"))
 
 
+@takes(
+    parts=rows_of(T.StructType([*REQUEST_SCHEMA.fields, *ERROR_FIELDS]), _WRONG_PARTS),
+    now=INSTANT,
+)
 def waiting(
     parts: DataFrame, *, now: datetime, wait: timedelta = timedelta(hours=1), overdue: Policy = "keep"
 ) -> DataFrame:
@@ -214,8 +212,7 @@ def waiting(
         `is_overdue`; the error columns are null but for the rejected.
 
     Raises:
-        InvalidArgument: *now* has no zone, or *overdue* is no policy.
-        MissingColumns, WrongColumnType: *parts* are not what `response_parts` returned.
+        InvalidArgument: *overdue* is no policy.
 
     Cost: one filter, no shuffle.
 
@@ -228,19 +225,17 @@ def waiting(
     >>> waiting(parts, now=datetime(2024, 1, 1, tzinfo=UTC)).count()
     0
     """
-    require_types(parts, T.StructType([*REQUEST_SCHEMA.fields, *ERROR_FIELDS]), function="waiting")
-    waited = time_waited(now, function="waiting")
     if overdue not in ("keep", "reject"):
-        raise InvalidArgument("waiting", "overdue", "'keep' or 'reject'", overdue)
-    late = parts.where(F.col("part_is") == WAITING).withColumn("waited", waited)
+        raise InvalidArgument(None, "overdue", "'keep' or 'reject'", overdue)
+    late = parts.where(F.col("part_is") == WAITING).withColumn("waited", time_waited(now))
     measured = late.withColumn("is_overdue", is_overdue(F.col("waited"), wait))
     refused = F.col("is_overdue") & F.lit(overdue == "reject")
     return measured.withColumns({name: F.when(refused, text) for name, text in overdue_error().items()})
 
 
-def time_waited(now: datetime, *, function: str) -> Column:
+def time_waited(now: datetime) -> Column:
     """How long a response has waited; raises `InvalidArgument` where *now* has no zone."""
-    return time_between(F.col("waiting_since"), require_instant(now, "now", function=function))
+    return time_between(F.col("waiting_since"), require_instant(now, "now"))
 
 
 def overdue_error() -> dict[str, Column]:

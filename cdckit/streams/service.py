@@ -11,7 +11,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument
 from cdckit.ledger import View
 from cdckit.ledger.erasure import ForgottenEntities, Request
 from cdckit.ledger.fold_tables import PLACE, last_outcomes, say_outcomes
@@ -20,7 +19,8 @@ from cdckit.ledger.shell import MANY_FILES, ReceiveResult, Shell, WorkResult, is
 from cdckit.merging.merge import merge
 from cdckit.model.documents import Document
 from cdckit.model.records import ERROR_CODE, RECORD_SCHEMA, REJECT_SCHEMA
-from cdckit.parts.arguments import require_batch, require_int, require_types
+from cdckit.parts.arguments import require_batch, require_int, require_types, wrong_argument
+from cdckit.parts.calls import takes
 from cdckit.parts.workers import compute_once, describe_jobs
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import read_rows
@@ -49,10 +49,10 @@ from cdckit.streams.entity_changes import Nested, changes
 from cdckit.streams.request_parts import GIVEN_UP, WAITING
 from cdckit.streams.requests import (
     ENTITY_SCHEMA,
+    LIMITS,
     PATCH_SCHEMA,
     entity_updates,
     require_databases,
-    require_limits,
     schema_updates,
 )
 from cdckit.streams.responses import (
@@ -252,6 +252,7 @@ class Service(Shell):
 
     kind = "Debezium streams (form 2)"
 
+    @takes(**LIMITS)
     def __init__(
         self,
         spark: SparkSession,
@@ -262,9 +263,8 @@ class Service(Shell):
         remember: int = REMEMBERED,
         storage_options: dict[str, str] | None = None,
     ) -> None:
-        served = require_databases(databases, function="Service")
-        limits = require_limits(most_characters, remember, function="Service")
-        self._settings = Settings(ServiceRules(served, *limits))
+        rules = ServiceRules(require_databases(databases), most_characters, remember)
+        self._settings = Settings(rules)
         super().__init__(spark, location, storage_options)
 
     # What the shell asks for -------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ class Service(Shell):
 
     def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
         waits = last_outcomes(tables).where(F.col("outcome") == WAITING)
-        late = waits.where(is_overdue(time_waited(now, function="expire"), wait))
+        late = waits.where(is_overdue(time_waited(now), wait))
         overdue = compute_once(late.withColumns({"outcome": F.lit(GIVEN_UP), **overdue_error()}))
         if overdue is None:
             return 0
@@ -346,9 +346,9 @@ class Service(Shell):
         Raises:
             InvalidArgument: *stream* is none that is taken; or as for `Shell.receive`.
         """
-        named = None if stream is None else require_stream(stream, function="receive").name
+        named = None if stream is None else require_stream(stream).name
         if named is not None and named not in TAKES:
-            raise InvalidArgument("receive", "stream", f"one of {', '.join(sorted(TAKES))}", named)
+            raise wrong_argument("stream", f"one of {', '.join(sorted(TAKES))}", named)
         return self._receive(records, batch, received_at, partial(self._take, stream=named))
 
     @describe_jobs("service: note what devices have acknowledged")
@@ -365,14 +365,14 @@ class Service(Shell):
             MissingColumns, WrongColumnType: It is no such table.
             InvalidArgument: It is a stream.
         """
-        require_types(notifications, SEEN_SCHEMA, function="acknowledge")
-        require_batch(notifications, "notifications", "hand its batches over", function="acknowledge")
+        require_types(notifications, SEEN_SCHEMA)
+        require_batch(notifications, "notifications", "hand its batches over")
         rows = notifications.select(*SEEN_SCHEMA.fieldNames())
 
         def work(tables: Transaction) -> WorkResult:
             return WorkResult(tables.append(SEEN, rows, compact_at=MANY_FILES).rows, ())
 
-        self._commit(work, batch, rows, function="acknowledge")
+        self._commit(work, batch, rows)
 
     # Questions of its own ----------------------------------------------------------------------------------
 
@@ -396,8 +396,8 @@ class Service(Shell):
         Cost: a filter of the answers, no shuffle; of changes-by-device and device-notifications, which are
         made anew each time since a subscription may come late, what the functions say.
         """
-        require_stream(stream, function="messages")
-        number = None if after is None else require_int(after, "after", function="messages")
+        require_stream(stream)
+        number = None if after is None else require_int(after, "after")
         return STREAM_READERS[stream.name](self._snapshot(), number)
 
     def newest_batch(self) -> int:

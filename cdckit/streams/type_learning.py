@@ -7,13 +7,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.parts.arguments import require_batch, require_types
 from cdckit.parts.arrow_types import spark_columns
+from cdckit.parts.calls import no_stream, rows_of, takes
 from cdckit.parts.fold import IS_LAST
 from cdckit.parts.folded_rows import explode_rule, fold_rows
 from cdckit.streams.catalogue import ARRIVAL, REQUEST, SCHEMA_LEARNING
 from cdckit.streams.collection_types import DECLARED_TYPE, LESSON, TYPE_PLAN, TYPE_STATE, declared_types
-from cdckit.streams.requests import ANSWER_SCHEMA, SCHEMA_ANSWER_SCHEMA, is_update, last_states
+from cdckit.streams.requests import ANSWERS, SCHEMA_ANSWERS, is_update, last_states
 
 LEARNING_SCHEMA = spark_columns(pa.schema([*ARRIVAL, *SCHEMA_LEARNING.columns(), ("is_type", pa.bool_())]))
 """One row is one message of schema-learning: an update of an entity, or of an entity type (`is_type`)."""
@@ -33,7 +33,11 @@ LEARNED_SCHEMA = T.StructType(
 )
 """One row is one entity type as it was learnt, told whenever it changed."""
 
+_LESSONS = rows_of(LESSON_SCHEMA, "{} are not what `learn` returned")
+_TYPES = rows_of(TYPE_SCHEMA, "{} is not what `entity_types` returned").or_none()
 
+
+@takes(answers=ANSWERS, schemas=SCHEMA_ANSWERS.or_none())
 def schema_learning(answers: DataFrame, schemas: DataFrame | None = None) -> DataFrame:
     """
     Find what can be learnt from: updates of entities that say so, and those of the entity types of a schema.
@@ -51,9 +55,6 @@ def schema_learning(answers: DataFrame, schemas: DataFrame | None = None) -> Dat
         the type as `collection`.  For one that was removed there is a row as well, or nobody would learn of
         it: without `part`, and the type is null in `after`.
 
-    Raises:
-        MissingColumns, WrongColumnType: These are no answers.
-
     Cost: a filter of each, and one pass of the schemas through Python; no shuffle.
 
     Source:
@@ -64,9 +65,6 @@ def schema_learning(answers: DataFrame, schemas: DataFrame | None = None) -> Dat
     >>> schema_learning(nothing).count()
     0
     """
-    require_types(answers, ANSWER_SCHEMA, function="schema_learning")
-    if schemas is not None:
-        require_types(schemas, SCHEMA_ANSWER_SCHEMA, function="schema_learning")
     taught = answers.where(is_update() & F.col("learning"))
     lessons = _messages(taught.withColumn("before", F.col("taught_before")), is_type=False)
     if schemas is None:
@@ -90,6 +88,13 @@ def _messages(rows: DataFrame, *, is_type: bool) -> DataFrame:
     )
 
 
+@takes(
+    messages=[
+        rows_of(LEARNING_SCHEMA, "{} are not what `schema_learning` returned"),
+        no_stream("hand its batches to a function"),
+    ],
+    known=_TYPES,
+)
 def learn(messages: DataFrame, *, known: DataFrame | None = None) -> DataFrame:
     """
     Learn from each message of schema-learning, one after the other for each entity type, as they came.
@@ -111,10 +116,6 @@ def learn(messages: DataFrame, *, known: DataFrame | None = None) -> DataFrame:
         declares of a field stands.  Of more than 10,000 fields the later ones are not learnt, nor is one
         whose path has more than 1,000 characters.
 
-    Raises:
-        InvalidArgument: *messages* are a stream.
-        MissingColumns, WrongColumnType: *messages* or *known* are not such tables.
-
     Cost: one shuffle by entity type, as the page has it, and a sort: all updates of one type pass through
     one task, which holds its fields and no entities.
 
@@ -134,13 +135,10 @@ def learn(messages: DataFrame, *, known: DataFrame | None = None) -> DataFrame:
     +--------+--------------------------------------------------------------+
     <BLANKLINE>
     """
-    require_types(messages, LEARNING_SCHEMA, function="learn")
-    require_batch(messages, "messages", "hand its batches to a function", function="learn")
-    if known is not None:
-        require_types(known, TYPE_SCHEMA, function="learn")
     return fold_rows(messages, TYPE_PLAN, keeps=_KEEPS, states=known)
 
 
+@takes(lessons=_LESSONS)
 def learned_types(lessons: DataFrame) -> DataFrame:
     """
     The entity types as they were learnt, one row for each change: those lessons that changed a type.
@@ -152,9 +150,6 @@ def learned_types(lessons: DataFrame) -> DataFrame:
         One row per change of a type (`LEARNED_SCHEMA`): `timestamp`, `topic`, `partition` and `offset` of the
         message that changed it; `db`, `collection`, `ended`; `entities`, how many there are; and
         `entity_type`, JSON text.
-
-    Raises:
-        MissingColumns, WrongColumnType: *lessons* are not what `learn` returned.
 
     Cost: one filter.
 
@@ -174,11 +169,11 @@ def learned_types(lessons: DataFrame) -> DataFrame:
     +------+--------------------------------------------------------------+
     <BLANKLINE>
     """
-    require_types(lessons, LESSON_SCHEMA, function="learned_types")
     changed = lessons.where(F.col("changed_type").isNotNull())
     return changed.withColumn("entity_type", F.col("changed_type")).select(*LEARNED_SCHEMA.fieldNames())
 
 
+@takes(lessons=_LESSONS, known=_TYPES)
 def entity_types(lessons: DataFrame, known: DataFrame | None = None) -> DataFrame:
     """
     What is known of the entity types behind these lessons (`TYPE_SCHEMA`): give it to the next call of
@@ -187,9 +182,6 @@ def entity_types(lessons: DataFrame, known: DataFrame | None = None) -> DataFram
     Args:
         lessons: What `learn` returned.
         known: What was given to it.
-
-    Raises:
-        MissingColumns, WrongColumnType: These are not such tables.
 
     Cost: a filter; with *known*, one shuffle of it.
 
@@ -207,7 +199,4 @@ def entity_types(lessons: DataFrame, known: DataFrame | None = None) -> DataFram
     +----------+------------------------------------+
     <BLANKLINE>
     """
-    require_types(lessons, LESSON_SCHEMA, function="entity_types")
-    if known is not None:
-        require_types(known, TYPE_SCHEMA, function="entity_types")
     return last_states(lessons, known, TYPE_PLAN.scope, TYPE_SCHEMA.fieldNames())

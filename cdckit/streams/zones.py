@@ -11,12 +11,13 @@ from pyspark.sql import types as T
 from cdckit.model.changes import CHANGE_SCHEMA, DELETE, UPSERT, sortable_number
 from cdckit.model.history import require_history
 from cdckit.model.records import ERROR_CODE
-from cdckit.parts.arguments import require_columns, require_types
+from cdckit.parts.arguments import require_columns
 from cdckit.parts.arrow_types import spark_columns
+from cdckit.parts.calls import rows_of, rows_with, takes
 from cdckit.parts.values import guid
 from cdckit.query.joins import Lookup, as_of_join
 from cdckit.streams.catalogue import CHANGES_BY_DEVICE, CONNECTIONS, CREATED, DELETED, SUBSCRIPTIONS, UPDATED
-from cdckit.streams.requests import ANSWER_SCHEMA, UPDATE_SCHEMA, is_update, with_requested
+from cdckit.streams.requests import ANSWERS, UPDATE_SCHEMA, is_update, with_requested
 
 WANTS = ("creates", "updates", "deletes")
 """Of a subscription, the fields that say what it wants to be told."""
@@ -35,7 +36,11 @@ SUBSCRIPTION_FIELDS = T.StructType(
 )
 """What is known of a subscription; `db` and `subscription`, its entity, are the key."""
 
+_ZONE_CHANGES = rows_of(ZONE_CHANGE_SCHEMA, "{} are not what `zone_changes` returned")
+_CONNECTIONS = rows_of(spark_columns(CONNECTIONS.columns()), "{} are no connections")
 
+
+@takes(answers=ANSWERS)
 def zone_changes(answers: DataFrame) -> DataFrame:
     """
     The updates by the zone that they are about.
@@ -49,9 +54,6 @@ def zone_changes(answers: DataFrame) -> DataFrame:
         subscription the zone that it subscribes to, and not its own.  A subscription that moves from one
         zone to another is told in the one that it moves to.
 
-    Raises:
-        MissingColumns, WrongColumnType: *answers* are not what `apply_patches` returned.
-
     Cost: one filter and the JSON of subscriptions; no shuffle.
 
     Source:
@@ -62,7 +64,6 @@ def zone_changes(answers: DataFrame) -> DataFrame:
     >>> zone_changes(nothing).count()
     0
     """
-    require_types(answers, ANSWER_SCHEMA, function="zone_changes")
     about = F.coalesce("after", "before")
     subscribes = F.col("collection").isin(*SUBSCRIPTIONS)
     zone = F.when(subscribes, F.get_json_object(about, "$.zone")).otherwise(F.col("zone"))
@@ -71,6 +72,7 @@ def zone_changes(answers: DataFrame) -> DataFrame:
     return with_requested(updates, always=subscribes).select(*ZONE_CHANGE_SCHEMA.fieldNames())
 
 
+@takes(changes=_ZONE_CHANGES)
 def subscription_changes(changes: DataFrame) -> DataFrame:
     """
     Make changes of what is said of subscriptions: `merge` makes their history of them.
@@ -84,9 +86,6 @@ def subscription_changes(changes: DataFrame) -> DataFrame:
         is false; a device, collection or zone that is no text is its JSON text; no collection means all
         collections of the zone.
 
-    Raises:
-        MissingColumns, WrongColumnType: *changes* are not what `zone_changes` returned.
-
     Cost: one filter and a projection.
 
     >>> from cdckit import streams
@@ -94,7 +93,6 @@ def subscription_changes(changes: DataFrame) -> DataFrame:
     >>> subscription_changes(zone_changes(nothing)).count()
     0
     """
-    require_types(changes, ZONE_CHANGE_SCHEMA, function="subscription_changes")
     subscriptions = changes.where(F.col("collection").isin(*SUBSCRIPTIONS))
     kept = F.from_json("after", _SUBSCRIPTION)
     texts = {name: kept[name] for name in ("device", "collection", "zone")}
@@ -128,6 +126,7 @@ def change_columns(operation: Column) -> list[Column]:
     return [columns[name].alias(name) for name in CHANGE_SCHEMA.fieldNames()]
 
 
+@takes(changes=_ZONE_CHANGES)
 def changes_by_device(changes: DataFrame, subscriptions: DataFrame) -> DataFrame:
     """
     Tell each device: one message per device that wanted this action in this zone at this time.
@@ -146,7 +145,7 @@ def changes_by_device(changes: DataFrame, subscriptions: DataFrame) -> DataFrame
         Several subscriptions of one device tell it once.
 
     Raises:
-        MissingColumns, WrongColumnType: These are not such tables.
+        MissingColumns, WrongColumnType: *subscriptions* are no such history.
 
     Cost: a join of the changes with the subscriptions that ever were to their zone, then `as_of_join`: one
     shuffle and sort of these pairs; and the removal of duplicates.
@@ -162,9 +161,8 @@ def changes_by_device(changes: DataFrame, subscriptions: DataFrame) -> DataFrame
     >>> changes_by_device(changes, known).count()
     0
     """
-    require_types(changes, ZONE_CHANGE_SCHEMA, function="changes_by_device")
-    subscriptions = require_history(subscriptions, function="changes_by_device")
-    require_columns(subscriptions, SUBSCRIPTION_FIELDS.fieldNames(), function="changes_by_device")
+    subscriptions = require_history(subscriptions)
+    require_columns(subscriptions, SUBSCRIPTION_FIELDS.fieldNames())
     changed = changes.where(~F.col("collection").isin(*SUBSCRIPTIONS))
     messages = changed.select(
         *("db", "collection", "zone", "entity", "action", "ended", "client_id", "request", "part"),
@@ -195,6 +193,11 @@ def _is_wanted() -> Column:
     return here & these & reduce(Column.__or__, wants)
 
 
+@takes(
+    changes=rows_with("db", "device", "notification", "ended"),
+    devices=rows_with("db", "user", "device", "last_used"),
+    acknowledged=rows_with("device", "notification").or_none(),
+)
 def device_notifications(
     changes: DataFrame, devices: DataFrame, acknowledged: DataFrame | None = None
 ) -> DataFrame:
@@ -212,9 +215,6 @@ def device_notifications(
         One row per database and device that was told anything: `user` (null where nobody connected from it);
         `count`, how many are left, 0 where all is acknowledged; `begun` and `ended`, when the first and the
         last change of what is left were (milliseconds), or both the last of all where nothing is left.
-
-    Raises:
-        MissingColumns: A column is not there.
 
     Cost: a join with what was acknowledged, an aggregation, and a join with the devices.
 
@@ -236,12 +236,8 @@ def device_notifications(
     +---+----+------+-----+-----+-----+
     <BLANKLINE>
     """
-    function = "device_notifications"
-    require_columns(changes, ["db", "device", "notification", "ended"], function=function)
-    require_columns(devices, ["db", "user", "device", "last_used"], function=function)
     notifications = changes.dropDuplicates(["device", "notification"]).withColumn("_left", F.col("ended"))
     if acknowledged is not None:
-        require_columns(acknowledged, ["device", "notification"], function=function)
         seen = acknowledged.select("device", "notification").distinct().withColumn("_seen", F.lit(True))
         joined = notifications.join(seen, ["device", "notification"], "left")
         notifications = joined.withColumn("_left", F.when(F.col("_seen").isNull(), F.col("ended")))
@@ -256,6 +252,7 @@ def device_notifications(
     return joined.select("db", "user", "device", "count", "begun", "ended")
 
 
+@takes(connections=_CONNECTIONS)
 def user_devices(connections: DataFrame) -> DataFrame:
     """
     The devices of each user, when each was used first and last, and with which version of the application
@@ -267,9 +264,6 @@ def user_devices(connections: DataFrame) -> DataFrame:
     Returns:
         One row per database, user and device: `first_used` and `last_used` (timestamps, of `begun`),
         `connections` (how many), `app_version` (of the last one; of several at one instant the greatest).
-
-    Raises:
-        MissingColumns, WrongColumnType: These are no connections.
 
     Cost: one aggregation.
 
@@ -287,9 +281,10 @@ def user_devices(connections: DataFrame) -> DataFrame:
     +----+------+-------------------+-----------+-----------+
     <BLANKLINE>
     """
-    return _keep_usable(connections, "user_devices").groupBy("db", "user", "device").agg(*_statistics())
+    return _keep_usable(connections).groupBy("db", "user", "device").agg(*_statistics())
 
 
+@takes(connections=_CONNECTIONS)
 def app_versions(connections: DataFrame) -> DataFrame:
     """
     The versions of the application that each database is used with.
@@ -300,9 +295,6 @@ def app_versions(connections: DataFrame) -> DataFrame:
     Returns:
         One row per database and version: `users` and `devices` (how many different ones), `first_used`,
         `last_used`, `connections`.
-
-    Raises:
-        MissingColumns, WrongColumnType: These are no connections.
 
     Cost: one aggregation, with a shuffle for each of the two distinct counts.
 
@@ -320,13 +312,12 @@ def app_versions(connections: DataFrame) -> DataFrame:
     +---+-----------+-----+-------+
     <BLANKLINE>
     """
-    used = _keep_usable(connections, "app_versions")
+    used = _keep_usable(connections)
     counts = (F.countDistinct(name).alias(f"{name}s") for name in ("user", "device"))
     return used.groupBy("db", "app_version").agg(*counts, *_statistics()[:3])
 
 
-def _keep_usable(connections: DataFrame, function: str) -> DataFrame:
-    require_types(connections, spark_columns(CONNECTIONS.columns()), function=function)
+def _keep_usable(connections: DataFrame) -> DataFrame:
     usable = (
         connections.where(F.col(ERROR_CODE).isNull()) if ERROR_CODE in connections.columns else connections
     )

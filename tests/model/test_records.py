@@ -31,7 +31,7 @@ def test_records_are_records_after_a_way_through_parquet(spark: SparkSession, tm
     frame = to_dataframe(spark, numbered([b"a", None, b""]))
     frame.write.parquet(str(tmp_path / "records"))
     loaded = spark.read.parquet(str(tmp_path / "records"))
-    require_records(loaded, function="test")
+    require_records(loaded)
     assert sorted(loaded.collect(), key=repr) == sorted(frame.collect(), key=repr)
 
 
@@ -39,30 +39,30 @@ def test_columns_that_promise_more_and_further_columns_are_welcome(spark: SparkS
     strict = T.StructType(
         [T.StructField(field.name, field.dataType, nullable=False) for field in RECORD_SCHEMA]
     )
-    require_records(spark.createDataFrame([], strict).withColumn("mine", F.lit(1)), function="test")
+    require_records(spark.createDataFrame([], strict).withColumn("mine", F.lit(1)))
     turned = T.StructType(list(reversed(RECORD_SCHEMA.fields)))
-    require_records(spark.createDataFrame([], turned), function="test")
+    require_records(spark.createDataFrame([], turned))
 
 
 @pytest.mark.parametrize("missing", RECORD_COLUMNS[:6])
 def test_each_column_is_needed(spark: SparkSession, missing: str) -> None:
     frame = spark.createDataFrame([], RECORD_SCHEMA).drop(missing)
-    with pytest.raises(MissingColumns, match=rf"test\(\) needs the columns {missing}; the DataFrame has"):
-        require_records(frame, function="test")
+    with pytest.raises(MissingColumns, match=rf"needs the columns {missing}; the DataFrame has"):
+        require_records(frame)
 
 
 def test_all_that_is_missing_is_told_at_once_and_what_to_do(spark: SparkSession) -> None:
     lines = spark.createDataFrame([("{}",)], "value string")
     sentence = "needs the columns key, topic, partition, offset, timestamp; .*datahub.records"
     with pytest.raises(MissingColumns, match=sentence):
-        require_records(lines, function="test")
+        require_records(lines)
 
 
 def test_a_topic_without_headers_and_with_other_whole_numbers_is_one_of_records(spark: SparkSession) -> None:
     """Nobody says `includeHeaders`; a table that was kept of a topic has numbers as its writer liked them."""
     whole = to_dataframe(spark, numbered([b"?", b"{}"]))
     plain = whole.drop("headers", "timestampType").withColumn("partition", F.col("partition").cast("bigint"))
-    found = require_records(plain, function="test")
+    found = require_records(plain)
     assert found.select(*RECORD_COLUMNS).schema.simpleString() == KAFKA
     kept = ("offset", "value", "error_code")
     refused = debezium.decode(plain).select(*kept).orderBy("offset").collect()
@@ -73,5 +73,5 @@ def test_a_topic_without_headers_and_with_other_whole_numbers_is_one_of_records(
 @pytest.mark.parametrize("column", RECORD_COLUMNS)
 def test_each_column_is_needed_in_its_type(spark: SparkSession, column: str) -> None:
     frame = spark.createDataFrame([], RECORD_SCHEMA).withColumn(column, F.lit(1.5))
-    with pytest.raises(WrongColumnType, match=rf"test\(\) needs the column {column} as .*; it is double\."):
-        require_records(frame, function="test")
+    with pytest.raises(WrongColumnType, match=rf"needs the column {column} as .*; it is double\."):
+        require_records(frame)

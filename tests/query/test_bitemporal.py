@@ -198,7 +198,7 @@ def test_it_does_not_matter_how_many_epochs_are_merged_together(
     """Here, without Spark's workers, in portions of a few changes: the rows are those of one portion."""
     changes = to_dataframe(spark, with_arrivals(random_changes(23, 60, FIELDS, longest=40), 24, 12), FIELDS)
     arrivals = {ARRIVED: F.col("arrival.timestamp")}
-    ordered = sort_by_entity(changes, entity="thing", keys=KEYS, function="test", more=arrivals)
+    ordered = sort_by_entity(changes, entity="thing", keys=KEYS, more=arrivals)
     schema = arrow_schema(bitemporal(changes, entity="thing", keys=KEYS).schema)
     batches = ordered.changes.toArrow().to_batches()
 

@@ -68,7 +68,7 @@ def read_home(
             messages.append({**said, **place, "places": None})
     messages.sort(key=itemgetter("schema_id"))
     zone = [row for _, about in groupby(messages, itemgetter("schema_id")) for row in statements(about)]
-    made = make_table([row for row in zone if row["table"] == table], function="read_home")
+    made = make_table([row for row in zone if row["table"] == table])
     found: dict[int, dict[str, Any]] = {}
     for rows in read_messages([batch], TableReading(made, **reading)):
         rows.validate(full=True)

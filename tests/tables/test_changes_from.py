@@ -30,7 +30,7 @@ from tools.tiers import seeds
 
 def test_the_rows_are_a_table_of_changes(spark: SparkSession) -> None:
     said = changes_from(KETTLE, keys=["id"], sequence_by="at", source="shop", priority=3)
-    require_changes(said, function="test")
+    require_changes(said)
     first = said.orderBy("effective_timestamp").toArrow().to_pylist()[0]
     assert (first["source"], first["priority"], first["operation"]) == ("shop", 3, "upsert")
     assert first["arrival"] == {

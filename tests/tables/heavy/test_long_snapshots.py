@@ -19,7 +19,7 @@ from support.snapshots import DAY, LISTS, NEW, one_table, said
 def test_what_is_listed_is_there_and_what_is_not_is_gone_once(spark: SparkSession) -> None:
     """A row that says what the list before said is no new change; as a mapping, as pairs, as one table."""
     changes = changes_from_snapshots(LISTS, keys=["id"], source="shop", priority=2)
-    require_changes(changes, function="test")
+    require_changes(changes)
     assert said(changes) == NEW
     assert said(changes_from_snapshots(list(LISTS.items())[::-1], keys=["id"])) == NEW
     mixed = {at: spark.createDataFrame(frame) if at < DAY[2] else frame for at, frame in LISTS.items()}
