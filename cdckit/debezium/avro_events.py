@@ -17,10 +17,11 @@ from cdckit.debezium.decoding import decoded_by
 from cdckit.debezium.envelopes import VARIABLE, Envelope, event_of, read_key, unread_event, with_digits
 from cdckit.debezium.events import OF_ROWS, Event, EventFault, Image, Record
 from cdckit.errors import InvalidArgument
-from cdckit.model.records import require_records
+from cdckit.model.forms import RECORDS
 from cdckit.parts import avro
 from cdckit.parts.avro import SchemaRefused
 from cdckit.parts.avro.schema import MAX_TEXT
+from cdckit.parts.calls import takes
 
 _NAMED = ("record", "error", "enum", "fixed")
 
@@ -420,6 +421,7 @@ Schemas = Mapping[int, str | Sequence[str]]
 """By its id in the registry a schema's text; where it refers to others, its own text and then theirs."""
 
 
+@takes(records=RECORDS)
 def decode_avro(records: DataFrame, schemas: Schemas, *, ids: str = "confluent") -> DataFrame:
     """
     Decode every record of Debezium's topics where values and keys are in Avro; see `decode`.
@@ -445,7 +447,6 @@ def decode_avro(records: DataFrame, schemas: Schemas, *, ids: str = "confluent")
         is not of its schema to its last byte (`DATUM_UNREADABLE`); the same for keys.
 
     Raises:
-        MissingColumns, WrongColumnType: *records* are not records.
         InvalidArgument: *schemas* are not texts by number, or *ids* is neither.
 
     Cost: one pass through Python in Arrow batches, those of one schema read at once; no shuffle.
@@ -466,9 +467,8 @@ def decode_avro(records: DataFrame, schemas: Schemas, *, ids: str = "confluent")
     +----+-------+---------+--------------+
     <BLANKLINE>
     """
-    records = require_records(records, function="decode_avro")
     if ids not in _BY_FORM:
-        raise InvalidArgument("decode_avro", "ids", f"one of {', '.join(_BY_FORM)}", ids)
+        raise InvalidArgument(None, "ids", f"one of {', '.join(_BY_FORM)}", ids)
     return decoded_by(records, partial(read_avro, registry=Registry(_texts(schemas), _BY_FORM[ids])))
 
 
@@ -479,7 +479,7 @@ def _texts(schemas: Schemas) -> dict[int, str]:
         if all(isinstance(id_, int) and _are_texts(text) for id_, text in given.items()):
             return {id_: whole_schema(text) for id_, text in given.items()}
     needed = 'the texts of schemas by their ids, such as {7: \'{"type": "record", …}\'}'
-    raise InvalidArgument("decode_avro", "schemas", needed, schemas)
+    raise InvalidArgument(None, "schemas", needed, schemas)
 
 
 def _are_texts(schema: object) -> bool:

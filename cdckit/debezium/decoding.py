@@ -13,9 +13,11 @@ from pyspark.sql import types as T
 from cdckit.debezium.envelopes import read_records
 from cdckit.debezium.events import EVENT_TYPES, READ_COLUMNS, Kind, Reader, event_batch
 from cdckit.debezium.other_producers import read_maxwell, read_wal2json
-from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS, RECORD_SCHEMA, require_records
-from cdckit.parts.arguments import quoted, require_types
+from cdckit.model.forms import RECORDS
+from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.parts.arguments import quoted
 from cdckit.parts.arrow_types import spark_columns
+from cdckit.parts.calls import rows_of, takes
 from cdckit.parts.workers import map_columns, without_garbage_collection
 
 EVENT_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *spark_columns(pa.schema(EVENT_TYPES.items()))])
@@ -37,15 +39,7 @@ EVENT_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *spark_columns(pa.schema(EVE
 - `new_key`, `old_key`: where the row went to, or came from, when its key changed (JSON);
 - `said`: the value as text, where it is not about a row."""
 
-
-def require_events(decoded: DataFrame, *, function: str) -> None:
-    """
-    Raise unless *decoded* has the columns of `EVENT_SCHEMA` in their types.
-
-    Raises:
-        MissingColumns, WrongColumnType: It has not.
-    """
-    require_types(decoded, EVENT_SCHEMA, function=function)
+EVENTS = rows_of(EVENT_SCHEMA, "{} is not what `decode` returned")
 
 
 def by_batch(
@@ -85,6 +79,7 @@ def read_by(decoded: DataFrame) -> tuple[DataFrame, Reader] | None:
     return note
 
 
+@takes(records=RECORDS)
 def decode(records: DataFrame) -> DataFrame:
     """
     Decode every record of Debezium's topics: changes of rows, and all that lies beside them.
@@ -100,9 +95,6 @@ def decode(records: DataFrame) -> DataFrame:
 
     Returns:
         One row per record, in no order, in the columns of `EVENT_SCHEMA`.  It never fails on data.
-
-    Raises:
-        MissingColumns, WrongColumnType: *records* are not records.
 
     Cost: one pass through Python in Arrow batches; no shuffle.
 
@@ -122,10 +114,10 @@ def decode(records: DataFrame) -> DataFrame:
     +---------+--------+---------+-----------------+
     <BLANKLINE>
     """
-    records = require_records(records, function="decode")
     return decoded_by(records, read_records)
 
 
+@takes(records=RECORDS)
 def decode_maxwell(records: DataFrame) -> DataFrame:
     """
     Decode every record of Maxwell, in the columns of `decode`.
@@ -147,9 +139,6 @@ def decode_maxwell(records: DataFrame) -> DataFrame:
         anew: after a failover, read its records as another `source`, or leave the option out.  It never
         fails on data.
 
-    Raises:
-        MissingColumns, WrongColumnType: *records* are not records.
-
     Cost: as `decode`.
 
     Source:
@@ -166,10 +155,10 @@ def decode_maxwell(records: DataFrame) -> DataFrame:
     +-------------+---------+--------+-------------------+---------+
     <BLANKLINE>
     """
-    records = require_records(records, function="decode_maxwell")
     return decoded_by(records, read_maxwell)
 
 
+@takes(records=RECORDS)
 def decode_wal2json(records: DataFrame) -> DataFrame:
     """
     Decode every record of wal2json, in the columns of `decode`.
@@ -189,9 +178,6 @@ def decode_wal2json(records: DataFrame) -> DataFrame:
         LSN, which sorts the changes of one row, while concurrent transactions interleave; `types` are
         PostgreSQL's.  It never fails on data; an object of format 1 is in error.
 
-    Raises:
-        MissingColumns, WrongColumnType: *records* are not records.
-
     Cost: as `decode`.
 
     Source:
@@ -208,10 +194,10 @@ def decode_wal2json(records: DataFrame) -> DataFrame:
     +---------+--------+-------------------+-----------------+------------+
     <BLANKLINE>
     """
-    records = require_records(records, function="decode_wal2json")
     return decoded_by(records, read_wal2json)
 
 
+@takes(decoded=EVENTS)
 def messages(decoded: DataFrame) -> DataFrame:
     """
     The messages of logical decoding: what programs wrote with `pg_logical_emit_message`.
@@ -223,9 +209,6 @@ def messages(decoded: DataFrame) -> DataFrame:
         One row per message: `topic`, `partition`, `offset`, `source`, `event_timestamp`, `position`,
         `transaction_id`, `prefix` and `content` (binary; wal2json ends it at a zero byte).
 
-    Raises:
-        MissingColumns, WrongColumnType: *decoded* is not what `decode` returned.
-
     Cost: a projection, no shuffle.
 
     >>> value = b'{"action": "M", "prefix": "tower", "content": "closed", "transactional": false}'
@@ -234,7 +217,6 @@ def messages(decoded: DataFrame) -> DataFrame:
     >>> [(row.prefix, bytes(row.content)) for row in found.collect()]
     [('tower', b'closed')]
     """
-    require_events(decoded, function="messages")
     good = decoded.where((F.col("kind") == Kind.MESSAGE) & F.col(ERROR_CODE).isNull())
     # Debezium has bytes, in Base64; wal2json text.
     coded = _json_value("$.payload.message.content", "$.message.content")

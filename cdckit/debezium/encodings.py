@@ -336,7 +336,7 @@ class _NoType(ValueError):
     """There is no type of this name."""
 
 
-def encoding(name: str, *, function: str) -> Encoding:
+def encoding(name: str) -> Encoding:
     """
     The encoding that a type's name stands for, or the schema of Kafka Connect that an event has of a column.
 
@@ -347,14 +347,14 @@ def encoding(name: str, *, function: str) -> Encoding:
     Raises:
         InvalidArgument: It is none of them.
 
-    >>> encoding("array<org.apache.kafka.connect.data.Decimal(10,2)>", function="f").type.value_type
+    >>> encoding("array<org.apache.kafka.connect.data.Decimal(10,2)>").type.value_type
     Decimal128Type(decimal128(10, 2))
     """
     try:
         return _encoding(type_name(name))
     except _NoType:
         needed = "the name of a type of Debezium, Kafka Connect, PostgreSQL or Spark"
-        raise InvalidArgument(function, "columns", needed, name) from None
+        raise InvalidArgument(None, "columns", needed, name) from None
 
 
 def _encoding(name: str) -> Encoding:

@@ -214,7 +214,7 @@ class Feed(TableFeed):
             InvalidArgument: There is no such table that has a ledger, or there are several; or there is no
                 such commit, or *timestamp* is naive.
         """
-        return self._ledger(self._snapshot(version, timestamp, function="table"), name)
+        return self._ledger(self._snapshot(version, timestamp), name)
 
     def _ledger(self, tables: Snapshot, name: str) -> View:
         kept = {table.name: table for table in _kept_tables(tables)}
@@ -222,7 +222,7 @@ class Feed(TableFeed):
         if len(chosen) != 1:
             which = f"{name}, which {', '.join(chosen[:9])} all end in" if chosen else name
             needed = f"one of {', '.join(list(kept)[:20]) or 'no table yet'}"
-            raise InvalidArgument("table", "name", needed, which)
+            raise InvalidArgument(None, "name", needed, which)
         return View(tables, self._settings.kind(kept[chosen[0]]).stored_kind(tables))
 
 
@@ -239,20 +239,20 @@ def _kept_tables(snapshot: Snapshot) -> list[CapturedTable]:
 def _keys(tables: Mapping[str, Sequence[str]] | None) -> dict[str, tuple[str, ...]]:
     needed = 'by table its key columns, such as {"orders": ["id"]}'
     if not isinstance(tables or {}, Mapping):
-        raise InvalidArgument("Feed", "tables", needed, tables)
+        raise InvalidArgument(None, "tables", needed, tables)
     for name, keys in (tables or {}).items():
         if isinstance(keys, str) or not keys or not all(isinstance(key, str) for key in keys):
-            raise InvalidArgument("Feed", "tables", needed, {name: keys})
+            raise InvalidArgument(None, "tables", needed, {name: keys})
     return {name: tuple(keys) for name, keys in (tables or {}).items()}
 
 
 def _columns(columns: Mapping[str, Columns] | None) -> dict[str, dict[str, tuple[str, ...]]]:
     needed = 'by table the types of its columns, such as {"orders": {"price": "decimal(10,2)"}}'
     if not isinstance(columns or {}, Mapping):
-        raise InvalidArgument("Feed", "columns", needed, columns)
+        raise InvalidArgument(None, "columns", needed, columns)
     for name, types in (columns or {}).items():
         if not isinstance(types, Mapping):
-            raise InvalidArgument("Feed", "columns", needed, {name: types})
+            raise InvalidArgument(None, "columns", needed, {name: types})
     return {
         name: {
             column: (kinds,) if isinstance(kinds, str) else tuple(kinds) for column, kinds in types.items()

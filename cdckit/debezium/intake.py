@@ -223,7 +223,7 @@ class Intake(TableIntake):
                     f"of {name} the keys {', '.join(made_by.keys)} and the columns {dict(made_by.given)}, "
                     "by which its ledger was made; rebuild makes it anew by others"
                 )
-                raise InvalidArgument("receive", "tables and columns", needed, (now.keys, dict(now.given)))
+                raise InvalidArgument(None, "tables and columns", needed, (now.keys, dict(now.given)))
 
     def _continues(self, name: str) -> bool:
         before, table = self._before.get(name), self._tables[name]

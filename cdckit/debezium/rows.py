@@ -128,7 +128,7 @@ class ColumnReader:
     def __init__(self, name: str, sent_as: str, kinds: Sequence[str], common: pa.DataType) -> None:
         self.name, self.sent_as, self.type = name, sent_as, common
         self._by_kind: dict[str | None, Read] = {
-            kind: _common_reader(encoding(kind, function="changes"), common) for kind in kinds
+            kind: _common_reader(encoding(kind), common) for kind in kinds
         }
         self._last = self._by_kind[kinds[-1]]
 

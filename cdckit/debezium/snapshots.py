@@ -106,7 +106,7 @@ def _full_lists(stated: DataFrame, reads: DataFrame, ended: DataFrame, unread: D
 
 
 def _as_changes(absent: DataFrame, changes: DataFrame, keys: Sequence[str]) -> DataFrame:
-    fields = require_struct(changes, "data", function="changes")
+    fields = require_struct(changes, "data")
     data = {
         field.name: (F.col(_KEY).getField(field.name) if field.name in keys else F.lit(None)).cast(
             field.dataType

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.debezium.decoding import by_batch, read_by, require_events
+from cdckit.debezium.decoding import EVENTS, by_batch, read_by
 from cdckit.debezium.encodings import UNTYPED, encoding, field_names, is_schema, known_encoding, type_name
 from cdckit.debezium.event_tables import Events, of_records, read_table, report_types
 from cdckit.debezium.events import EVENT_TYPES, READ_COLUMNS
@@ -23,8 +23,9 @@ from cdckit.debezium.snapshots import ended_snapshots, find_absences
 from cdckit.errors import InvalidArgument
 from cdckit.model.changes import UNTYPED as UNTYPED_FIELDS
 from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS, RECORD_SCHEMA
-from cdckit.parts.arguments import microseconds, require_batch, require_instants, require_keys, require_name
+from cdckit.parts.arguments import microseconds, require_batch, require_instants, require_keys
 from cdckit.parts.arrow_types import arrow_type, spark_columns, spark_type
+from cdckit.parts.calls import NAME, takes
 from cdckit.parts.widening import common_spark_type, is_number_beside_time
 from cdckit.parts.workers import WorkerPlan, worker_reports
 
@@ -35,6 +36,7 @@ UNREADABLE = ("reject", "null")
 """What a value that its column's type cannot hold costs: its row, or itself alone."""
 
 
+@takes(decoded=EVENTS, table=NAME)
 def table_rows(
     decoded: DataFrame,
     table: str,
@@ -87,6 +89,7 @@ def table_rows(
     return _with_untyped(rows, plan)
 
 
+@takes(decoded=EVENTS, table=NAME)
 def changes(
     decoded: DataFrame,
     table: str,
@@ -187,7 +190,6 @@ def changes(
             type is unknown; two types of one column have none in common, as two arrays of different types,
             or a number and a date (`string` reads both as they were sent); *snapshot_at* is
             naive.
-        MissingColumns, WrongColumnType: *decoded* is not what `decode` returned.
 
     Cost: as for `table_rows`, no shuffle.  Without *keys* or *columns* a job first, for each of them.
 
@@ -206,17 +208,17 @@ def changes(
     plan = _table_plan(decoded, table, keys, columns, placeholder, unreadable)
     at, given = None, decoded
     if isinstance(snapshot_at, Column):
-        instants = require_instants(decoded, snapshot_at, "snapshot_at", function="changes")
+        instants = require_instants(decoded, snapshot_at, "snapshot_at")
         given = decoded.withColumn(READ_AT, instants)
     elif snapshot_at is not None:
-        at = microseconds(snapshot_at, "snapshot_at", function="changes")
+        at = microseconds(snapshot_at, "snapshot_at")
     rows, events = _events(given, RECORD_COLUMNS)
     work = partial(change_batch, events=events, plan=plan, source=source, read_at=at)
     kind = spark_columns(pa.schema(change_types(plan).items()))
     stated = _with_untyped(WorkerPlan(rows, partial(by_batch, work=work), kind).rows(), plan)
     if not complete_snapshots:
         return stated
-    require_batch(decoded, "decoded", "a Feed completes snapshots of streams", function="changes")
+    require_batch(decoded, "decoded", "a Feed completes snapshots of streams")
     is_wrong = F.col(ERROR_CODE).isNotNull()
     refused = table_rows(
         decoded, table, keys=keys, columns=columns, placeholder=placeholder, unreadable=unreadable
@@ -256,11 +258,9 @@ def _table_plan(
     placeholder: str,
     unreadable: str,
 ) -> TablePlan:
-    require_events(decoded, function="changes")
-    require_name(table, "table", function="changes")
     if unreadable not in UNREADABLE:
-        raise InvalidArgument("changes", "unreadable", f"one of {', '.join(UNREADABLE)}", unreadable)
-    survey = _survey(decoded, table, "changes") if keys is None or columns is None else None
+        raise InvalidArgument(None, "unreadable", f"one of {', '.join(UNREADABLE)}", unreadable)
+    survey = _survey(decoded, table) if keys is None or columns is None else None
     if keys is None:
         assert survey is not None
         keys = survey.key()
@@ -271,7 +271,7 @@ def _table_plan(
         _warn_of_texts(table, types)
         # Deletes of MongoDB alone have a key and no more; a truncate alone may have not even that.
         types = types or dict.fromkeys(keys, (UNTYPED,))
-    named = require_keys(keys, list(types), function="changes")
+    named = require_keys(keys, list(types))
     return table_plan(table, named, _require_one_writing(types), placeholder, reject=unreadable == "reject")
 
 
@@ -293,7 +293,7 @@ def table_plan(
 def _given_columns(given: Columns | None) -> dict[str, tuple[str, ...]]:
     if not isinstance(given, Mapping) or not given:
         needed = 'a mapping of column to type, such as {"id": "int64"}'
-        raise InvalidArgument("changes", "columns", needed, given)
+        raise InvalidArgument(None, "columns", needed, given)
     return {name: (types,) if isinstance(types, str) else tuple(types) for name, types in given.items()}
 
 
@@ -309,17 +309,17 @@ def _warn_of_texts(table: str, types: Mapping[str, Sequence[str]]) -> None:
             f"Say the types, as in `columns={{{example}}}`; docs/types.md lists them, and with "
             "`untyped` a column stays text.",
             UntypedColumns,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 
 def common_type(name: str, kinds: Sequence[str]) -> T.DataType:
     """The type of all values of a column; raises `InvalidArgument` where its types have none in common."""
-    types = [spark_type(encoding(kind, function="changes").type) for kind in kinds]
+    types = [spark_type(encoding(kind).type) for kind in kinds]
     has_parts = any(isinstance(kind, T.ArrayType | T.MapType | T.StructType) for kind in types)
     if has_parts and len(types) > 1 and not all(map(is_schema, kinds)):
         needed = "of several types with parts as columns names them: by the schemas, which tell them apart"
-        raise InvalidArgument("changes", f"columns[{name!r}]", needed, list(kinds))
+        raise InvalidArgument(None, f"columns[{name!r}]", needed, list(kinds))
     common = types[0]
     for kind in types[1:]:
         wider = common_spark_type(common, kind)
@@ -327,7 +327,7 @@ def common_type(name: str, kinds: Sequence[str]) -> T.DataType:
             needed = (
                 f"of types that have one in common: {common.simpleString()} is none of a value of that kind"
             )
-            raise InvalidArgument("changes", f"columns[{name!r}]", needed, kind.simpleString())
+            raise InvalidArgument(None, f"columns[{name!r}]", needed, kind.simpleString())
         common = wider
     return common
 
@@ -343,10 +343,11 @@ def _require_one_writing(writings: dict[str, tuple[str, ...]]) -> dict[str, tupl
         }
         given = {name: kinds[0] if len(kinds) == 1 else kinds for name, kinds in stated.items()}
         example = f"changes(…, columns={given}), if all of them write so"
-        raise InvalidArgument("changes", "columns", needed, mixed, example)
+        raise InvalidArgument(None, "columns", needed, mixed, example)
     return writings
 
 
+@takes(decoded=EVENTS, table=NAME)
 def columns(decoded: DataFrame, table: str) -> dict[str, tuple[str, ...]]:
     """
     The columns of a table and the types that its events give them.
@@ -366,7 +367,6 @@ def columns(decoded: DataFrame, table: str) -> dict[str, tuple[str, ...]]:
     Raises:
         InvalidArgument: No event is about such a table, or events are about several of that name; or
             *decoded* is a stream.
-        MissingColumns, WrongColumnType: *decoded* is not what `decode` returned.
 
     Cost: a job that reads all of *decoded*; what is collected is one row for each column and type.
 
@@ -374,8 +374,7 @@ def columns(decoded: DataFrame, table: str) -> dict[str, tuple[str, ...]]:
     >>> debezium.columns(decoded, "products")
     {'id': ('int32',), 'name': ('string',), 'price': ('org.apache.kafka.connect.data.Decimal(2)',)}
     """
-    require_events(decoded, function="columns")
-    return _survey(decoded, table, "columns").columns(decoded, table)
+    return _survey(decoded, table).columns(decoded, table)
 
 
 @dataclass(frozen=True)
@@ -398,14 +397,13 @@ class _Survey:
         """The key columns, as the keys of records name them; raises `InvalidArgument` if not all alike."""
         if len(self.keys) != 1 or not self.keys[0]:
             needed = "given: the key columns, which the keys of the records do not name, or not all alike"
-            raise InvalidArgument("changes", "keys", needed, [list(key) for key in self.keys])
+            raise InvalidArgument(None, "keys", needed, [list(key) for key in self.keys])
         return list(self.keys[0])
 
 
-def _survey(decoded: DataFrame, table: str, function: str) -> _Survey:
+def _survey(decoded: DataFrame, table: str) -> _Survey:
     """Survey what events say of a table's columns and key; a job that brings a row for each type."""
-    require_name(table, "table", function=function)
-    require_batch(decoded, "decoded", "say its columns yourself", function=function)
+    require_batch(decoded, "decoded", "say its columns yourself")
     source, events = _events(decoded, READ_COLUMNS)
     reports = worker_reports(source, partial(report_types, events=events, table=table))
     places: dict[tuple[str, str], int] = {}
@@ -431,8 +429,8 @@ def _require_one(table: str, writings: Sequence[str], decoded: DataFrame) -> Non
         return
     if writings:
         needed = f"that of one table: {', '.join(writings[:10])} all end so"
-        raise InvalidArgument("columns", "table", needed, table)
+        raise InvalidArgument(None, "table", needed, table)
     name = F.concat_ws(".", "db", "schema", "table").alias("name")
     others = decoded.where(F.col("table").isNotNull()).select(name).distinct().orderBy("name").limit(10)
     names = ", ".join(row["name"] for row in others.collect())
-    raise InvalidArgument("columns", "table", f"the name of a table among {names or 'none at all'}", table)
+    raise InvalidArgument(None, "table", f"the name of a table among {names or 'none at all'}", table)

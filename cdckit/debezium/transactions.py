@@ -5,15 +5,16 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.debezium.decoding import require_events
+from cdckit.debezium.decoding import EVENTS
 from cdckit.debezium.events import OF_ROWS, TRUNCATE, Kind
 from cdckit.model.frontiers import find_missing_positions
-from cdckit.parts.arguments import require_batch
+from cdckit.parts.calls import no_stream, takes
 
 _TABLE = ("source", "transaction_id", "collection")
 _COLLECTIONS = "array<struct<data_collection string, event_count bigint>>"
 
 
+@takes(decoded=[EVENTS, no_stream("take what a table keeps of it")])
 def find_missing_events(decoded: DataFrame) -> DataFrame:
     """
     Find the events of transactions that did not come.
@@ -31,10 +32,6 @@ def find_missing_events(decoded: DataFrame) -> DataFrame:
         database before it), `first_position` and `last_position`, the numbers of the missing events, both
         inclusive.  Of a transaction without an end, only what is missing between others; of one that is
         missing whole, end included, the offsets of its topic tell (`cdckit.model.find_frontiers`).
-
-    Raises:
-        MissingColumns, WrongColumnType: *decoded* is not what `decode` returned.
-        InvalidArgument: It is a stream.
 
     Cost: one shuffle of two numbers per event, and a join of these with themselves.  *decoded* is looked at
     three times: keep it (`decoded.cache()`, or a table), or it is decoded as often.
@@ -58,8 +55,6 @@ def find_missing_events(decoded: DataFrame) -> DataFrame:
     +------+--------------+----------+--------------+-------------+
     <BLANKLINE>
     """
-    require_events(decoded, function="find_missing_events")
-    require_batch(decoded, "decoded", "take what a table keeps of it", function="find_missing_events")
     seen, ends = _numbered_events(decoded).select(*_TABLE, "number"), _ends(decoded)
     read = seen.select("source", "collection").distinct()
     counted = ends.select(
@@ -74,6 +69,7 @@ def find_missing_events(decoded: DataFrame) -> DataFrame:
     return find_missing_positions(numbers, stream=_TABLE, position="number")
 
 
+@takes()
 def find_frontiers(decoded: DataFrame) -> DataFrame:
     """
     Find until when the transactions of each source have come whole.

@@ -77,6 +77,30 @@ COUNT = Form(_check_count, "InvalidArgument: {} is no positive number")
 INSTANT = Form(_check_instant, "InvalidArgument: {} is a naive datetime: no instant without its zone")
 
 
+def one_of(*choices: str) -> Form:
+    """One of these texts."""
+    *others, last = map(repr, choices)
+    needed = f"{', '.join(others)} or {last}"
+
+    def check(value: Any, argument: str) -> Any:
+        if value not in choices:
+            raise InvalidArgument(None, argument, needed, value)
+        return value
+
+    return Form(check, f"InvalidArgument: {{}} is not {needed}")
+
+
+def instance_of(kind: type, needed: str) -> Form:
+    """An instance of a class, which errors call *needed*."""
+
+    def check(value: Any, argument: str) -> Any:
+        if not isinstance(value, kind):
+            raise InvalidArgument(None, argument, needed, value)
+        return value
+
+    return Form(check, f"InvalidArgument: {{}} is no `{kind.__name__}`")
+
+
 def rows_with(*columns: str, remedy: str | None = None) -> Form:
     """A table of Spark that has these columns; *remedy* says what makes one."""
 
@@ -179,6 +203,7 @@ def takes(**forms: Form | Sequence[Form]) -> Callable[[Callable[P, R]], Callable
                 UNDER_WAY.reset(call)
 
         checked.__doc__ = _with_raises(function.__doc__, every)
+        vars(checked)["is_checked"] = True
         return checked
 
     return decorate
@@ -186,7 +211,7 @@ def takes(**forms: Form | Sequence[Form]) -> Callable[[Callable[P, R]], Callable
 
 def checked_calls(of_class: type[C]) -> type[C]:
     """
-    Decorate the public methods of a class, and its `__init__`, by `takes`.
+    Decorate the public methods of a class, and its `__init__`, by `takes`, if they are not yet.
 
     >>> @checked_calls
     ... class Kettle:
@@ -198,7 +223,8 @@ def checked_calls(of_class: type[C]) -> type[C]:
     kettle.boil(litres=1)
     """
     for name, member in list(vars(of_class).items()):
-        if isfunction(member) and (name == "__init__" or not name.startswith("_")):
+        is_public = isfunction(member) and (name == "__init__" or not name.startswith("_"))
+        if is_public and "is_checked" not in vars(member):
             setattr(of_class, name, takes()(member))
     return of_class
 

@@ -11,9 +11,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, RECORD_SCHEMA, require_records
-from cdckit.parts.arguments import require_types
+from cdckit.model.forms import RECORDS
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, RECORD_SCHEMA
 from cdckit.parts.arrow_types import spark_columns
+from cdckit.parts.calls import rows_of, takes
 from cdckit.parts.folded_rows import with_rule
 from cdckit.rdss.decoration import decorate_refused
 from cdckit.rdss.message_rows import MESSAGE, SLICED_MESSAGE, read_message
@@ -22,7 +23,10 @@ from cdckit.rdss.reading import RULES, Rules
 DECODED_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *spark_columns(MESSAGE).fields])
 """One row is one record, and the message that it holds; or why it holds none."""
 
+DECODED = rows_of(DECODED_SCHEMA, "{} is not what `decode` returned")
 
+
+@takes(records=RECORDS)
 def decode(records: DataFrame, *, now: datetime | None = None, rules: Rules = RULES) -> DataFrame:
     """
     Read and validate the message of every record.
@@ -43,7 +47,6 @@ def decode(records: DataFrame, *, now: datetime | None = None, rules: Rules = RU
 
     Raises:
         InvalidArgument: *now* has no zone.
-        MissingColumns, WrongColumnType: *records* are not records.
 
     Cost: one pass through Python in Arrow batches, no shuffle; about 0.07 milliseconds for a valid message
         of 2 KB, and twice that for another.
@@ -62,9 +65,8 @@ def decode(records: DataFrame, *, now: datetime | None = None, rules: Rules = RU
     +----------+-------+----------+
     <BLANKLINE>
     """
-    records = require_records(records, function="decode")
     if now is not None and (not isinstance(now, datetime) or now.utcoffset() is None):
-        raise InvalidArgument("decode", "now", "an aware datetime (one with tzinfo)", now)
+        raise InvalidArgument(None, "now", "an aware datetime (one with tzinfo)", now)
     rule = partial(read_message, now=now, rules=rules)
     return with_body(with_rule(records, RECORD_COLUMNS, ["value", "timestamp"], rule, SLICED_MESSAGE))
 
@@ -80,6 +82,7 @@ QUEUED_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, T.StructField("queue", T.St
 """One row is one refused message as a record, its value decorated, and the queue that it goes to."""
 
 
+@takes(decoded=DECODED)
 def queue_records(decoded: DataFrame, *, rules: Rules = RULES) -> DataFrame:
     """
     The refused messages of a table, decorated with their error for the queue that each goes to.
@@ -93,9 +96,6 @@ def queue_records(decoded: DataFrame, *, rules: Rules = RULES) -> DataFrame:
         `errorDescription` in its header, and `queue`.  A value that is no message becomes one that
         tells of it (see `decorate_bytes`).  The original is in `cdckit.rejects(decoded)`.
 
-    Raises:
-        MissingColumns, WrongColumnType: *decoded* is not what `decode` returned.
-
     Cost: the refused messages are read once more, in Python; no shuffle.
 
     Source:
@@ -106,7 +106,6 @@ def queue_records(decoded: DataFrame, *, rules: Rules = RULES) -> DataFrame:
     >>> row["queue"], bytes(row["value"])[:45]
     ('invalid', b'{"messageHeader": {"errorCode": "GENERR007", ')
     """
-    require_types(decoded, DECODED_SCHEMA, function="queue_records")
     refused = decoded.where(F.col(ERROR_CODE).isNotNull())
     kept = [*(name for name in RECORD_COLUMNS if name != "value"), "queue"]
     reads = ["value", ERROR_CODE, ERROR_DESCRIPTION]

@@ -155,12 +155,12 @@ class Exchange(Shell):
         storage_options: dict[str, str] | None = None,
     ) -> None:
         if isinstance(types, str):
-            raise InvalidArgument("Exchange", "types", "a list of object types", types)
+            raise InvalidArgument(None, "types", "a list of object types", types)
         chosen = list(ObjectType) if types is None else types
-        kinds = tuple(dict.fromkeys(require_object_type(name, function="Exchange") for name in chosen))
-        require_flag(keeps_deleted, "keeps_deleted", function="Exchange")
+        kinds = tuple(dict.fromkeys(require_object_type(name) for name in chosen))
+        require_flag(keeps_deleted, "keeps_deleted")
         if not isinstance(rules, Rules):
-            raise InvalidArgument("Exchange", "rules", "an rdss.Rules", rules)
+            raise InvalidArgument(None, "rules", "an rdss.Rules", rules)
         self._settings = Settings(kinds, keeps_deleted, rules)
         super().__init__(spark, location, storage_options)
 
@@ -175,7 +175,7 @@ class Exchange(Shell):
         return WorkResult(written.rows)
 
     def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
-        since, instant = F.col("waiting_since"), require_instant(now, "now", function="expire")
+        since, instant = F.col("waiting_since"), require_instant(now, "now")
         waits = last_outcomes(tables).where(F.col("outcome") == Outcome.WAITING.value)
         verdict = overdue_verdict()
         given_up = {
@@ -292,7 +292,7 @@ class Exchange(Shell):
             RDSS, "Sending", "Local Data Repository".
         """
         if status not in (Status.TO_SEND, Status.SENT):
-            raise InvalidArgument("note_own", "status", "TO_SEND or SENT", status)
+            raise InvalidArgument(None, "status", "TO_SEND or SENT", status)
         given = as_records(self._spark, records, received_at, shell=self._door)
 
         def work(tables: Transaction) -> WorkResult:
@@ -354,7 +354,7 @@ class Exchange(Shell):
             InvalidArgument: No ledger is kept of that type.
             NoSuchTable: No message has said anything of objects yet.
         """
-        versions = self.ledgers()[require_object_type(object_type, function="history")].history()
+        versions = self.ledgers()[require_object_type(object_type)].history()
         return preservation_history(versions) if self._settings.keeps_deleted else versions
 
     def read_requests(self) -> DataFrame:

@@ -12,16 +12,18 @@ from pyspark.sql import functions as F
 from cdckit.model.changes import DELETE, UPSERT, require_changes
 from cdckit.model.history import DELETED, SOURCE_MESSAGE, VALID_FROM, is_deleted, require_history
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION
-from cdckit.parts.arguments import require_batch, require_columns, require_flag, require_types
+from cdckit.parts.arguments import require_columns
+from cdckit.parts.calls import FLAG, takes
 from cdckit.parts.folded_rows import fold_rows, with_rule
-from cdckit.rdss.decoding import DECODED_SCHEMA
+from cdckit.rdss.decoding import DECODED
 from cdckit.rdss.existence_rules import FAULTS, published_statements
 from cdckit.rdss.findings import BODY, RdssFault, json_path
 from cdckit.rdss.message_types import CREATE, UPDATE
 from cdckit.rdss.object_bodies import KEY, named_objects
-from cdckit.rdss.objects import is_statement
+from cdckit.rdss.objects import BATCH, is_statement
 
 
+@takes(decoded=[DECODED, BATCH], keeps_deleted=FLAG)
 def with_unknown(
     decoded: DataFrame, *, known_objects: DataFrame | None = None, keeps_deleted: bool = False
 ) -> DataFrame:
@@ -53,9 +55,7 @@ def with_unknown(
         can heal: a create that comes late, and was published before them, makes them right.
 
     Raises:
-        InvalidArgument: *decoded* is a stream, or *keeps_deleted* is no bool.
-        MissingColumns, WrongColumnType: *decoded* is not what `decode` returned; or *known_objects* are
-            neither a history nor changes of research objects.
+        MissingColumns, WrongColumnType: *known_objects* are no history of objects, and no changes.
 
     Cost: the ids of the messages are shuffled by object, with what is known of them; those about objects
         that are versions of each other go through one task.  The messages themselves are joined with the
@@ -74,9 +74,6 @@ def with_unknown(
     +--------------+-------+------------+
     <BLANKLINE>
     """
-    require_types(decoded, DECODED_SCHEMA, function="with_unknown")
-    require_batch(decoded, "decoded", "decode each batch (foreachBatch)", function="with_unknown")
-    require_flag(keeps_deleted, "keeps_deleted", function="with_unknown")
     wrong = _unknown_statements(decoded, known_objects, keeps_deleted)
     places = wrong.select(
         *(F.col(name).alias(f"_{name}") for name in _RECORD), F.lit(True).alias("_is_wrong")
@@ -131,15 +128,13 @@ def _list_objects(message_type: str, object_uuid: str, body: str | None) -> tupl
 def _known_instants(known_objects: DataFrame) -> DataFrame:
     """The instants at which known objects came to be, changed or went."""
     if "operation" in known_objects.columns:
-        require_changes(known_objects, function="with_unknown")
+        require_changes(known_objects)
         key = F.col("data").getField(KEY)
         at, message, exists = "effective_timestamp", "message_id", F.col("operation") == UPSERT
         known_objects = known_objects.where(F.col("operation").isin(UPSERT, DELETE))
     else:
-        require_columns(known_objects, [KEY], function="with_unknown")
-        known_objects = require_history(
-            known_objects, VALID_FROM, DELETED, SOURCE_MESSAGE, function="with_unknown"
-        )
+        require_columns(known_objects, [KEY])
+        known_objects = require_history(known_objects, VALID_FROM, DELETED, SOURCE_MESSAGE)
         key, at, message, exists = F.col(KEY), VALID_FROM, SOURCE_MESSAGE, ~is_deleted()
     return known_objects.select(
         key.alias("object_uuid"),

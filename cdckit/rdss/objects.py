@@ -14,27 +14,21 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.model.changes import CHANGE_SCHEMA, DELETE, UPSERT
+from cdckit.model.forms import history_with
 from cdckit.model.history import (
     DELETED,
     FIELD_PROVENANCE,
     VALID_FROM,
     business_fields,
     is_deleted,
-    require_free,
-    require_history,
 )
 from cdckit.model.records import ERROR_CODE, REJECT, door_reject
-from cdckit.parts.arguments import quoted, require_batch, require_columns, require_types
+from cdckit.parts.arguments import quoted
 from cdckit.parts.arrow_types import arrow_type
+from cdckit.parts.calls import no_stream, rows_of, rows_with, takes
 from cdckit.parts.folded_rows import with_rule
 from cdckit.rdss.decoding import DECODED_SCHEMA
-from cdckit.rdss.message_types import (
-    CREATE,
-    PRESERVATION,
-    READ,
-    REMOVE,
-    UPDATE,
-)
+from cdckit.rdss.message_types import CREATE, PRESERVATION, READ, REMOVE, UPDATE
 from cdckit.rdss.object_bodies import FILES, KEY, RELATED, RESOURCE_TYPE, read_object
 
 _TEXT = T.StringType()
@@ -90,11 +84,11 @@ class ObjectType(StrEnum):
     THESIS = "ThesisDissertation", "thesisDissertation", (*_COMMON, *_THESIS)
 
 
-def require_object_type(given: str, *, function: str) -> ObjectType:
+def require_object_type(given: str) -> ObjectType:
     """The object type itself; raises `InvalidArgument` for a name that is none's."""
     object_type = {str(type_): type_ for type_ in ObjectType}.get(given)
     if object_type is None:
-        raise InvalidArgument(function, "object_type", f"one of {', '.join(ObjectType)}", given)
+        raise InvalidArgument(None, "object_type", f"one of {', '.join(ObjectType)}", given)
     return object_type
 
 
@@ -106,6 +100,9 @@ _READ_COLUMNS = (
 
 STATEMENT_SCHEMA = T.StructType([DECODED_SCHEMA[name] for name in _READ_COLUMNS])
 """What is read of `decode`'s rows for whatever is said of objects."""
+
+BATCH = no_stream("decode each batch (foreachBatch)")
+_STATEMENTS = rows_of(STATEMENT_SCHEMA, "{} is not what `decode` returned")
 
 
 def is_statement(*types: str, document: bool = False) -> Column:
@@ -127,6 +124,7 @@ def is_statement(*types: str, document: bool = False) -> Column:
 _BESIDE = ("return_address", "tenant_jisc_id", REJECT)
 
 
+@takes(decoded=_STATEMENTS)
 def changes(decoded: DataFrame, object_type: str = ObjectType.RESEARCH_OBJECT) -> DataFrame:
     """
     Make changes of what the messages about research objects say of those of one kind.
@@ -157,7 +155,6 @@ def changes(decoded: DataFrame, object_type: str = ObjectType.RESEARCH_OBJECT) -
 
     Raises:
         InvalidArgument: There is no such *object_type*.
-        MissingColumns, WrongColumnType: *decoded* is not what `decode` returned.
 
     Cost: one pass of the bodies through Python, no shuffle; about 0.1 milliseconds for a message of 2 KB.
 
@@ -178,8 +175,7 @@ def changes(decoded: DataFrame, object_type: str = ObjectType.RESEARCH_OBJECT) -
     +-------------------+---------+----------+------------+--------+
     <BLANKLINE>
     """
-    kind = require_object_type(object_type, function="changes")
-    require_types(decoded, STATEMENT_SCHEMA, function="changes")
+    kind = require_object_type(object_type)
     arrival = F.struct("timestamp", "topic", "partition", "offset", F.lit(1).alias("record_number"))
     is_reject, reject = door_reject(decoded.columns)
     statements = decoded.where(is_statement(CREATE, UPDATE, REMOVE) | is_reject).select(
@@ -213,6 +209,7 @@ def changes(decoded: DataFrame, object_type: str = ObjectType.RESEARCH_OBJECT) -
     )
 
 
+@takes(decoded=[_STATEMENTS, BATCH])
 def read_requests(decoded: DataFrame) -> DataFrame:
     """
     The requests to read an object, each with its response.
@@ -227,10 +224,6 @@ def read_requests(decoded: DataFrame) -> DataFrame:
         and `response_body` (JSON text as it came), all null where no response has come yet.  A response
         is one whose `correlationId` is the request's `messageId`; redelivered messages count once.
 
-    Raises:
-        InvalidArgument: *decoded* is a stream.
-        MissingColumns, WrongColumnType: *decoded* is not what `decode` returned.
-
     Cost: the reads are shuffled by their message id, the responses by their correlation id.
 
     Source:
@@ -239,8 +232,6 @@ def read_requests(decoded: DataFrame) -> DataFrame:
     >>> read_requests(decoded).count()
     0
     """
-    require_types(decoded, STATEMENT_SCHEMA, function="read_requests")
-    require_batch(decoded, "decoded", "decode each batch (foreachBatch)", function="read_requests")
     requests = decoded.where(is_statement(READ)).select(
         "message_id", "published_timestamp", "generator", "return_address", "object_uuid"
     )
@@ -281,6 +272,7 @@ _BODY = T.StructType(
 )
 
 
+@takes(decoded=_STATEMENTS)
 def preservation_events(decoded: DataFrame) -> DataFrame:
     """
     List what preservation systems have done with objects.
@@ -296,9 +288,6 @@ def preservation_events(decoded: DataFrame) -> DataFrame:
         `event_value`, `event_detail`).  What a message does not say is null.  A redelivered message
         is there as often as it came.
 
-    Raises:
-        MissingColumns, WrongColumnType: *decoded* is not what `decode` returned.
-
     Cost: one filter and a projection, no shuffle.
 
     Source:
@@ -308,7 +297,6 @@ def preservation_events(decoded: DataFrame) -> DataFrame:
     >>> events.columns[-4:], events.count()
     (['package_description', 'event_type', 'event_value', 'event_detail'], 0)
     """
-    require_types(decoded, STATEMENT_SCHEMA, function="preservation_events")
     events = decoded.where(is_statement(PRESERVATION)).withColumn("package", F.from_json("body", _BODY))
     preserved = (
         "message_id",
@@ -322,6 +310,9 @@ def preservation_events(decoded: DataFrame) -> DataFrame:
     return events.select(*preserved, *values)
 
 
+@takes(
+    history=[history_with("guid", VALID_FROM, DELETED, free=[DELETE_REQUESTED]), rows_with(FIELD_PROVENANCE)]
+)
 def preservation_history(history: DataFrame) -> DataFrame:
     """
     The history of a preservation system, which keeps what is deleted and marks it.
@@ -341,8 +332,7 @@ def preservation_history(history: DataFrame) -> DataFrame:
         the delete's.
 
     Raises:
-        InvalidArgument: *history* has such a column already, or is a bitemporal table.
-        MissingColumns, WrongColumnType: *history* is none.
+        InvalidArgument: *history* is a bitemporal table.
 
     Cost: one shuffle by guid and one sort.
 
@@ -359,9 +349,6 @@ def preservation_history(history: DataFrame) -> DataFrame:
     +----+-----------------+--------------------------+
     <BLANKLINE>
     """
-    history = require_history(history, "guid", VALID_FROM, DELETED, function="preservation_history")
-    require_columns(history, [FIELD_PROVENANCE], function="preservation_history")
-    require_free(history, DELETE_REQUESTED, function="preservation_history")
     gone = is_deleted()
     kept = [*business_fields(history).fieldNames(), FIELD_PROVENANCE]
     so_far = (

@@ -9,14 +9,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument
 from cdckit.ledger.shell import is_overdue
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS
-from cdckit.parts.arguments import require_batch, require_instant, require_types
+from cdckit.parts.arguments import require_instant
 from cdckit.parts.arrow_types import spark_columns
+from cdckit.parts.calls import FOR_EACH_BATCH, INSTANT, no_stream, one_of, rows_of, takes
 from cdckit.parts.folded_rows import fold_rows
 from cdckit.parts.values import time_between
-from cdckit.rdss.decoding import DECODED_SCHEMA
+from cdckit.rdss.decoding import DECODED, DECODED_SCHEMA
 from cdckit.rdss.findings import RdssFault
 from cdckit.rdss.message_rows import VERDICT
 from cdckit.rdss.reading import RULES, Rules
@@ -29,9 +29,12 @@ _OUTCOME = [field for field in spark_columns(PARTS.makes) if field.name not in V
 PARTS_SCHEMA = T.StructType([*DECODED_SCHEMA.fields, *_OUTCOME])
 """One row is one record that holds a part of a longer message, and what became of it."""
 
+_PARTS = rows_of(PARTS_SCHEMA, "{} are not what `parts` returned")
+
 _ARRIVAL = ("timestamp", "topic", "partition", "offset", "message_id")
 
 
+@takes(decoded=[DECODED, FOR_EACH_BATCH])
 def parts(decoded: DataFrame) -> DataFrame:
     """
     The parts of longer messages, and what became of each.
@@ -52,10 +55,6 @@ def parts(decoded: DataFrame) -> DataFrame:
           takes it; the others go on without it.
         - `waiting_since` (timestamp): when the first part of the sequence came; null unless it waits.
         - `waiting_for`: how many parts are missing, and the first of them; null unless it waits.
-
-    Raises:
-        InvalidArgument: *decoded* is a stream: parts are put together per batch, in `foreachBatch`.
-        MissingColumns, WrongColumnType: *decoded* is not what `decode` returned.
 
     Cost: one shuffle of the parts by sequence, and a sort; their headers and bodies pass through Python once.
         Messages that are whole are left out before.
@@ -89,9 +88,6 @@ def parts(decoded: DataFrame) -> DataFrame:
     +------+-----------------+---------+--------------------------------------+
     <BLANKLINE>
     """
-    require_types(decoded, DECODED_SCHEMA, function="parts")
-    instead = "hand its batches to a function: writeStream.foreachBatch(…)"
-    require_batch(decoded, "decoded", instead, function="parts")
     one_of_several = F.col(ERROR_CODE).isNull() & (F.col("sequence_total") > 1)
     odd_tenant = F.when(F.col("tenant_jisc_id").isNull(), F.col("value"))
     of_several = decoded.where(one_of_several).withColumn(TENANT_VALUE, odd_tenant)
@@ -100,6 +96,7 @@ def parts(decoded: DataFrame) -> DataFrame:
     return outcomes.select(*dict.fromkeys([*decoded.columns, *PARTS_SCHEMA.names]))
 
 
+@takes(parts=_PARTS, now=INSTANT, overdue=one_of("keep", "reject"))
 def waiting(
     parts: DataFrame, *, now: datetime, wait: timedelta = timedelta(hours=1), overdue: Policy = "keep"
 ) -> DataFrame:
@@ -120,10 +117,6 @@ def waiting(
         One row per waiting part, in the columns of *parts* and two more: `waited` (interval) and
         `is_overdue`; the error columns and `queue` are null but for the rejected.
 
-    Raises:
-        InvalidArgument: *now* has no zone, or *overdue* is no policy.
-        MissingColumns, WrongColumnType: *parts* are not what `parts` returned.
-
     Cost: one filter, no shuffle.
 
     Source:
@@ -135,12 +128,8 @@ def waiting(
     >>> rdss.waiting(came, now=datetime(2024, 1, 1, tzinfo=UTC)).count()
     0
     """
-    require_types(parts, PARTS_SCHEMA, function="waiting")
-    at = require_instant(now, "now", function="waiting")
-    if overdue not in ("keep", "reject"):
-        raise InvalidArgument("waiting", "overdue", "'keep' or 'reject'", overdue)
     late = parts.where(F.col("part") == PartOutcome.WAITING.value).withColumn(
-        "waited", time_between(F.col("waiting_since"), at)
+        "waited", time_between(F.col("waiting_since"), require_instant(now, "now"))
     )
     measured = late.withColumn("is_overdue", is_overdue(F.col("waited"), wait))
     refused = F.col("is_overdue") & F.lit(overdue == "reject")
@@ -159,6 +148,7 @@ def overdue_verdict() -> dict[str, Column]:
     }
 
 
+@takes(parts=[_PARTS, no_stream("hand its batches to a function")])
 def assemble_messages(parts: DataFrame, *, rules: Rules = RULES) -> DataFrame:
     """
     The messages whose parts are all there, put together.
@@ -174,10 +164,6 @@ def assemble_messages(parts: DataFrame, *, rules: Rules = RULES) -> DataFrame:
         header of its first part, position 1 of 1; the record's other columns are those of its first part;
         the body is validated now that it is whole, so some may be in error: `cdckit.rejects` takes them.
 
-    Raises:
-        InvalidArgument: *parts* are a stream.
-        MissingColumns, WrongColumnType: *parts* are not what `parts` returned.
-
     Cost: one shuffle of the complete parts by sequence, and a sort; their bodies pass through Python once.
         A worker holds a few messages of at most `max_whole_bytes` at a time.
 
@@ -188,8 +174,6 @@ def assemble_messages(parts: DataFrame, *, rules: Rules = RULES) -> DataFrame:
     >>> assemble_messages(rdss.parts(rdss.decode(records_of(b"?")))).count()
     0
     """
-    require_types(parts, PARTS_SCHEMA, function="assemble_messages")
-    require_batch(parts, "parts", "hand its batches to a function", function="assemble_messages")
     first = F.when(F.col("sequence_position") == 1, F.col("value"))
     complete = parts.where(F.col("part") == PartOutcome.COMPLETE.value).withColumn("first_value", first)
     kept = [name for name in RECORD_COLUMNS if name != "value"]

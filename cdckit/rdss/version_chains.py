@@ -7,7 +7,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import require_batch, require_int, require_types
+from cdckit.parts.arguments import require_int
+from cdckit.parts.calls import no_stream, rows_of, takes
 from cdckit.parts.folded_rows import explode_rule
 from cdckit.parts.workers import compute_once
 from cdckit.rdss.object_bodies import KEY, LINKS, RELATED, version_pairs
@@ -15,8 +16,11 @@ from cdckit.rdss.object_bodies import KEY, LINKS, RELATED, version_pairs
 _KEYED = T.StructType([T.StructField(KEY, T.StringType())])
 _OBJECTS = T.StructType([*_KEYED.fields, T.StructField(RELATED, T.StringType())])
 _LINKS = T.StructType([T.StructField(name, T.StringType()) for name in ("newer", "older")])
+_WITH_KEY = rows_of(_KEYED, "{} have no `objectUUID`, or not as text")
+_ANCESTRY = rows_of(_LINKS, "{} is none")
 
 
+@takes(objects=rows_of(_OBJECTS, "{} lack these columns, or not as text"))
 def version_links(objects: DataFrame) -> DataFrame:
     """
     Find which object is the next version of which, as the objects themselves say it.
@@ -32,9 +36,6 @@ def version_links(objects: DataFrame) -> DataFrame:
         Relations to what is no `objectUUID` (a DOI, for instance) are passed over; `urn:uuid:` before one is
         read, and large letters are.
 
-    Raises:
-        MissingColumns, WrongColumnType: *objects* lack these columns, or not as text.
-
     Cost: the relations are read as JSON; one shuffle of the pairs.
 
     Source:
@@ -48,10 +49,10 @@ def version_links(objects: DataFrame) -> DataFrame:
     >>> version_links(objects).select(F.left("newer", F.lit(8)), F.left("older", F.lit(8))).collect()
     [Row(left(newer, 8)='00000002', left(older, 8)='00000001')]
     """
-    require_types(objects, _OBJECTS, function="version_links")
     return explode_rule(objects, [], [KEY, RELATED], version_pairs, LINKS).distinct()
 
 
+@takes(links=[rows_of(_LINKS, "{} are none"), no_stream("link what is kept of it")])
 def version_ancestry(links: DataFrame, *, rounds: int = 10) -> DataFrame:
     """
     Every version with all versions before it, however many stand between them.
@@ -68,9 +69,7 @@ def version_ancestry(links: DataFrame, *, rounds: int = 10) -> DataFrame:
         One row per pair: `newer`, `older`, and `steps`, the smallest number of links between them.
 
     Raises:
-        InvalidArgument: *rounds* are too few for the longest chain, or no number above zero; or *links* are
-            a stream.
-        MissingColumns, WrongColumnType: *links* are none.
+        InvalidArgument: *rounds* are too few for the longest chain, or no number above zero.
 
     Cost: this one runs when it is called: a join of the pairs with themselves for each doubling of the
     longest chain, and once more; their number grows with the square of a chain's length.
@@ -89,10 +88,8 @@ def version_ancestry(links: DataFrame, *, rounds: int = 10) -> DataFrame:
     +-----+-----+-----+
     <BLANKLINE>
     """
-    require_types(links, _LINKS, function="version_ancestry")
-    require_batch(links, "links", "link what is kept of it", function="version_ancestry")
-    if require_int(rounds, "rounds", function="version_ancestry") < 1:
-        raise InvalidArgument("version_ancestry", "rounds", "a number above zero", rounds)
+    if require_int(rounds, "rounds") < 1:
+        raise InvalidArgument(None, "rounds", "a number above zero", rounds)
     first = links.select("newer", "older", F.lit(1).alias("steps")).distinct()
     pairs = compute_once(first)
     if pairs is None:
@@ -106,7 +103,7 @@ def version_ancestry(links: DataFrame, *, rounds: int = 10) -> DataFrame:
             return pairs
         pairs, count = longer, longer_count
     needed = f"enough for the longest chain, which is longer than {2**rounds:,} links"
-    raise InvalidArgument("version_ancestry", "rounds", needed, rounds)
+    raise InvalidArgument(None, "rounds", needed, rounds)
 
 
 def _with_longer(pairs: DataFrame) -> DataFrame:
@@ -118,6 +115,7 @@ def _with_longer(pairs: DataFrame) -> DataFrame:
     return pairs.unionByName(longer).groupBy("newer", "older").agg(F.min("steps").alias("steps"))
 
 
+@takes(objects=_WITH_KEY, ancestry=_ANCESTRY)
 def latest_versions(objects: DataFrame, ancestry: DataFrame) -> DataFrame:
     """
     The latest version of each object: the one after it that has none after itself.
@@ -131,9 +129,6 @@ def latest_versions(objects: DataFrame, ancestry: DataFrame) -> DataFrame:
         object is behind.  An object without a newer version is its own latest, 0 steps behind.  If
         the chain has parted, each end is a latest version; if it only runs in a cycle, `latest` is null
         (see `find_version_cycles`).  A latest version may be none of *objects* (see `missed_versions`).
-
-    Raises:
-        MissingColumns, WrongColumnType: *objects* have no `objectUUID`, or *ancestry* is none.
 
     Cost: joins by object, no more than the pairs with each other.
 
@@ -149,7 +144,6 @@ def latest_versions(objects: DataFrame, ancestry: DataFrame) -> DataFrame:
     +----------+------+-----+
     <BLANKLINE>
     """
-    _require_both(objects, ancestry, function="latest_versions")
     replaced = ancestry.select(F.col("older").alias("latest")).distinct()
     ends = ancestry.withColumnRenamed("newer", "latest").join(replaced, on="latest", how="left_anti")
     ids = objects.select(KEY).distinct()
@@ -160,6 +154,7 @@ def latest_versions(objects: DataFrame, ancestry: DataFrame) -> DataFrame:
     return itself.unionByName(later.select(KEY, "latest", "steps"))
 
 
+@takes(objects=_WITH_KEY, ancestry=_ANCESTRY)
 def missed_versions(objects: DataFrame, ancestry: DataFrame) -> DataFrame:
     """
     The versions that somebody has missed, of the objects that he has: what to catch up on.
@@ -173,9 +168,6 @@ def missed_versions(objects: DataFrame, ancestry: DataFrame) -> DataFrame:
         One row per object that he has not, and that is before or after one that he has: `objectUUID`;
         `held_older` and `held_newer`, the objects that he has before and after it, sorted.  Where
         `held_newer` is empty he is behind; otherwise there is a gap.
-
-    Raises:
-        MissingColumns, WrongColumnType: *objects* have no `objectUUID`, or *ancestry* is none.
 
     Cost: joins by object, and a shuffle of the pairs found.
 
@@ -193,7 +185,6 @@ def missed_versions(objects: DataFrame, ancestry: DataFrame) -> DataFrame:
     +----------+----------+----------+
     <BLANKLINE>
     """
-    _require_both(objects, ancestry, function="missed_versions")
     held_objects = objects.select(KEY).distinct()
     of_newer = ancestry.selectExpr(f"newer AS {KEY}", "older AS held", "true AS is_older")
     of_older = ancestry.selectExpr(f"older AS {KEY}", "newer AS held", "false AS is_older")
@@ -206,6 +197,7 @@ def missed_versions(objects: DataFrame, ancestry: DataFrame) -> DataFrame:
     )
 
 
+@takes(ancestry=_ANCESTRY)
 def find_version_cycles(ancestry: DataFrame) -> DataFrame:
     """
     Versions that are before each other, which cannot be: somebody's links are wrong.
@@ -216,9 +208,6 @@ def find_version_cycles(ancestry: DataFrame) -> DataFrame:
     Returns:
         One row per cycle, or per knot of several: `versions`, the objects in it, sorted.  An object that
         says that it is a version of itself is one alone.
-
-    Raises:
-        MissingColumns, WrongColumnType: *ancestry* is none.
 
     Cost: a join of the pairs with themselves, and two shuffles.
 
@@ -231,13 +220,7 @@ def find_version_cycles(ancestry: DataFrame) -> DataFrame:
     +--------+
     <BLANKLINE>
     """
-    require_types(ancestry, _LINKS, function="find_version_cycles")
     turned = ancestry.selectExpr("older AS newer", "newer AS older")
     mutual = ancestry.select("newer", "older").join(turned, on=["newer", "older"], how="inner")
     members = F.array_sort(F.collect_set("older")).alias("versions")
     return mutual.groupBy("newer").agg(members).select("versions").distinct()
-
-
-def _require_both(objects: DataFrame, ancestry: DataFrame, *, function: str) -> None:
-    require_types(objects, _KEYED, function=function)
-    require_types(ancestry, _LINKS, function=function)

@@ -22,7 +22,7 @@ from cdckit.model.forms import RECORDS
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA
 from cdckit.parts.arguments import require_instant
 from cdckit.parts.arrow_types import spark_columns
-from cdckit.parts.calls import INSTANT, NAMES, no_stream, rows_of, takes
+from cdckit.parts.calls import INSTANT, NAMES, no_stream, one_of, rows_of, takes
 from cdckit.parts.values import time_between
 from cdckit.parts.workers import WorkerPlan
 from cdckit.replicate.envelopes import DATA, ENVELOPE_TYPES, METADATA, ReplicateFault, open_envelopes
@@ -252,7 +252,7 @@ WAIT = timedelta(seconds=10)
 """How long data may wait for their metadata: usually it is milliseconds, and no more than a few seconds."""
 
 
-@takes(decoded=_DECODED, zone=ZONE, json_topics=NAMES, now=INSTANT)
+@takes(decoded=_DECODED, zone=ZONE, json_topics=NAMES, now=INSTANT, overdue=one_of("keep", "reject", "fail"))
 def waiting(
     decoded: DataFrame,
     zone: DataFrame,
@@ -285,7 +285,7 @@ def waiting(
         `is_overdue`, `error_code` and `error_description` (null but for the rejected).
 
     Raises:
-        InvalidArgument: *wait* is no time, or *overdue* is no policy.
+        InvalidArgument: *wait* is no time, or negative.
 
     Cost: *decoded*, which is not shuffled, and *zone*, whose ids are made distinct and broadcast.
 
@@ -309,8 +309,6 @@ def waiting(
     """
     if not isinstance(wait, timedelta) or wait < timedelta(0):
         raise InvalidArgument(None, "wait", "a timedelta, not negative", wait)
-    if overdue not in ("keep", "reject", "fail"):
-        raise InvalidArgument(None, "overdue", "'keep', 'reject' or 'fail'", overdue)
     data = decoded.where(is_sound(DATA))
     # Not an anti join: `fail` is a condition, and Spark would ask it of all data.
     known = zone.select(F.col("schema_id").alias("known_id")).distinct()

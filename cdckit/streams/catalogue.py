@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from cdckit.errors import InvalidArgument
 from cdckit.model.faults import Fault
 
 
@@ -288,10 +287,3 @@ STREAMS: Mapping[str, Stream] = MappingProxyType(
     }
 )
 """The streams of the page by their names."""
-
-
-def require_stream(stream: Stream) -> Stream:
-    """The stream itself; raises `InvalidArgument` for anything else."""
-    if not isinstance(stream, Stream):
-        raise InvalidArgument(None, "stream", f"a Stream, of {', '.join(STREAMS)}", stream)
-    return stream

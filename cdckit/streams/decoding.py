@@ -13,18 +13,13 @@ from pyspark.sql import functions as F
 from cdckit.model.forms import RECORDS
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS
 from cdckit.parts.arguments import require_columns
-from cdckit.parts.calls import ABOVE_ZERO, NAME, Form, takes
+from cdckit.parts.calls import ABOVE_ZERO, NAME, instance_of, takes
 from cdckit.parts.fold import Result
 from cdckit.parts.folded_rows import with_rule
-from cdckit.streams.catalogue import SEPARATOR, Stream, field_column, require_stream
+from cdckit.streams.catalogue import SEPARATOR, STREAMS, Stream, field_column
 from cdckit.streams.messages import message_row, message_text
 
-
-def _check_stream(stream: Any, argument: str) -> Any:
-    return require_stream(stream)
-
-
-STREAM = Form(_check_stream, "InvalidArgument: {} is no `Stream`")
+STREAM = instance_of(Stream, f"a Stream, of {', '.join(STREAMS)}")
 
 
 @takes(stream=STREAM, records=RECORDS)

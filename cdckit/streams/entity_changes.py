@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -22,7 +22,7 @@ from cdckit.model.records import (
     door_reject,
 )
 from cdckit.parts.arrow_types import arrow_schema, spark_columns
-from cdckit.parts.calls import Form, rows_of, takes
+from cdckit.parts.calls import one_of, rows_of, takes
 from cdckit.parts.folded_rows import with_rule
 from cdckit.streams.catalogue import ARRIVAL, ENTITY_UPDATES, Status
 from cdckit.streams.collection_types import BOOLEAN, DOCUMENT, DOUBLE, INTEGER, LONG, TIMESTAMP
@@ -44,14 +44,7 @@ _NEEDED = spark_columns(
 _OPTIONAL = [RECORD_SCHEMA["timestampType"], *(RECORD_SCHEMA[name] for name in BYTES), *ERROR_FIELDS]
 _READABLE = (T.StringType, T.BooleanType, T.IntegerType, T.LongType, T.DoubleType, T.TimestampType)
 
-
-def _check_nested(nested: Any, argument: str) -> Any:
-    if nested not in ("dotted", "whole"):
-        raise InvalidArgument(None, argument, "'dotted' or 'whole'", nested)
-    return nested
-
-
-_NESTED = Form(_check_nested, "InvalidArgument: {} is neither `dotted` nor `whole`")
+_NESTED = one_of("dotted", "whole")
 
 
 @takes(updates=rows_of(_NEEDED, "{} are no updates"), nested=_NESTED)

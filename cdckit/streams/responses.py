@@ -16,7 +16,7 @@ from cdckit.ledger.shell import is_overdue
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
 from cdckit.parts.arguments import require_columns, require_instant
 from cdckit.parts.arrow_types import spark_columns
-from cdckit.parts.calls import FOR_EACH_BATCH, INSTANT, no_stream, rows_of, rows_with, takes
+from cdckit.parts.calls import FOR_EACH_BATCH, INSTANT, no_stream, one_of, rows_of, rows_with, takes
 from cdckit.parts.folded_rows import fold_rows
 from cdckit.parts.values import time_between
 from cdckit.streams.catalogue import ARRIVAL, COMPLETE_RESPONSES, PARTIAL_RESPONSES, REQUEST, StreamFault
@@ -191,6 +191,7 @@ def with_message(whole: DataFrame) -> DataFrame:
 @takes(
     parts=rows_of(T.StructType([*REQUEST_SCHEMA.fields, *ERROR_FIELDS]), _WRONG_PARTS),
     now=INSTANT,
+    overdue=one_of("keep", "reject"),
 )
 def waiting(
     parts: DataFrame, *, now: datetime, wait: timedelta = timedelta(hours=1), overdue: Policy = "keep"
@@ -211,9 +212,6 @@ def waiting(
         One row per waiting response, in the columns of *parts* and two more: `waited` (interval) and
         `is_overdue`; the error columns are null but for the rejected.
 
-    Raises:
-        InvalidArgument: *overdue* is no policy.
-
     Cost: one filter, no shuffle.
 
     Source:
@@ -225,8 +223,6 @@ def waiting(
     >>> waiting(parts, now=datetime(2024, 1, 1, tzinfo=UTC)).count()
     0
     """
-    if overdue not in ("keep", "reject"):
-        raise InvalidArgument(None, "overdue", "'keep' or 'reject'", overdue)
     late = parts.where(F.col("part_is") == WAITING).withColumn("waited", time_waited(now))
     measured = late.withColumn("is_overdue", is_overdue(F.col("waited"), wait))
     refused = F.col("is_overdue") & F.lit(overdue == "reject")

@@ -19,8 +19,8 @@ from cdckit.ledger.shell import MANY_FILES, ReceiveResult, Shell, WorkResult, is
 from cdckit.merging.merge import merge
 from cdckit.model.documents import Document
 from cdckit.model.records import ERROR_CODE, RECORD_SCHEMA, REJECT_SCHEMA
-from cdckit.parts.arguments import require_batch, require_int, require_types, wrong_argument
-from cdckit.parts.calls import takes
+from cdckit.parts.arguments import wrong_argument
+from cdckit.parts.calls import INT, no_stream, rows_of, takes
 from cdckit.parts.workers import compute_once, describe_jobs
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import read_rows
@@ -41,9 +41,8 @@ from cdckit.streams.catalogue import (
     ZONE_CHANGES,
     Stream,
     StreamFault,
-    require_stream,
 )
-from cdckit.streams.decoding import with_record
+from cdckit.streams.decoding import STREAM, with_record
 from cdckit.streams.documents import MOST_CHARACTERS, REMEMBERED
 from cdckit.streams.entity_changes import Nested, changes
 from cdckit.streams.request_parts import GIVEN_UP, WAITING
@@ -327,6 +326,7 @@ class Service(Shell):
 
     # Verbs of its own --------------------------------------------------------------------------------------
 
+    @takes(stream=STREAM.or_none())
     def receive(
         self,
         records: DataFrame | Iterable[Document],
@@ -346,11 +346,12 @@ class Service(Shell):
         Raises:
             InvalidArgument: *stream* is none that is taken; or as for `Shell.receive`.
         """
-        named = None if stream is None else require_stream(stream).name
+        named = None if stream is None else stream.name
         if named is not None and named not in TAKES:
             raise wrong_argument("stream", f"one of {', '.join(sorted(TAKES))}", named)
         return self._receive(records, batch, received_at, partial(self._take, stream=named))
 
+    @takes(notifications=[rows_of(SEEN_SCHEMA, "{} is no such table"), no_stream("hand its batches over")])
     @describe_jobs("service: note what devices have acknowledged")
     def acknowledge(self, notifications: DataFrame, batch: str | int | None = None) -> None:
         """
@@ -360,13 +361,7 @@ class Service(Shell):
             notifications: One row per acknowledgement: `device` and `notification`, texts.  One that is not
                 known, or comes twice, has no effect.
             batch: As for `receive`; an acknowledgement that comes again does nothing either way.
-
-        Raises:
-            MissingColumns, WrongColumnType: It is no such table.
-            InvalidArgument: It is a stream.
         """
-        require_types(notifications, SEEN_SCHEMA)
-        require_batch(notifications, "notifications", "hand its batches over")
         rows = notifications.select(*SEEN_SCHEMA.fieldNames())
 
         def work(tables: Transaction) -> WorkResult:
@@ -376,6 +371,7 @@ class Service(Shell):
 
     # Questions of its own ----------------------------------------------------------------------------------
 
+    @takes(stream=STREAM, after=INT.or_none())
     def messages(self, stream: Stream, *, after: int | None = None) -> DataFrame:
         """
         The messages of one stream: of those that came, or of those that are made of them.
@@ -390,15 +386,10 @@ class Service(Shell):
             One row per message, in the columns that the function of that stream returns (`entity_updates`,
             `partial_responses` and so on): `to_records` makes records of them.
 
-        Raises:
-            InvalidArgument: *stream* is none.
-
         Cost: a filter of the answers, no shuffle; of changes-by-device and device-notifications, which are
         made anew each time since a subscription may come late, what the functions say.
         """
-        require_stream(stream)
-        number = None if after is None else require_int(after, "after")
-        return STREAM_READERS[stream.name](self._snapshot(), number)
+        return STREAM_READERS[stream.name](self._snapshot(), after)
 
     def newest_batch(self) -> int:
         """The number of the newest batch, counted from 1; `rebuild` counts as one, since all is made anew."""

@@ -138,7 +138,7 @@ LEFT_ALONE = {"name": "__debezium_unavailable_value", "photo": b"__debezium_unav
 
 def test_parts_that_json_has_no_numbers_for_are_read() -> None:
     """As Connect's JSON has them, as texts."""
-    read = encoding("array<float64>", function="f").read
+    read = encoding("array<float64>").read
     assert str(read(as_json([1.5, float("nan"), float("-inf")]))) == "[1.5, nan, -inf]"
 
 
