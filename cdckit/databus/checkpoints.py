@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from cdckit.parts.arguments import require_name
+from cdckit.parts.calls import NAME, takes
 from cdckit.store import Store
 
 NOTHING = -1
@@ -41,9 +41,9 @@ class StoredCheckpoints(Checkpoints):
     (-1, 17)
     """
 
+    @takes(name=NAME)
     def __init__(self, store: Store, name: str) -> None:
-        self._store = store
-        self._key = f"databus.checkpoint:{require_name(name, 'name', function='StoredCheckpoints')}"
+        self._store, self._key = store, f"databus.checkpoint:{name}"
 
     def load(self) -> int:
         return int(self._store.snapshot().note_of(self._key) or NOTHING)

@@ -12,14 +12,17 @@ from pyspark.sql import types as T
 
 from cdckit.databus.events import DATA, EVENT, event_columns
 from cdckit.databus.sources import Source, sources_by_id
-from cdckit.model.records import ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA, require_records
+from cdckit.model.forms import RECORDS
+from cdckit.model.records import ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA
 from cdckit.parts.arrow_types import spark_columns
+from cdckit.parts.calls import takes
 from cdckit.parts.workers import WorkerPlan
 
 EVENT_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *spark_columns(EVENT), *ERROR_FIELDS])
 """One row is one record, and the event that it holds; or why it holds none."""
 
 
+@takes(records=RECORDS)
 def decode(records: DataFrame, sources: Iterable[Source], *, skip_sources: Iterable[int] = ()) -> DataFrame:
     """
     Read the event of every record, and check it down to its value.
@@ -47,7 +50,6 @@ def decode(records: DataFrame, sources: Iterable[Source], *, skip_sources: Itera
           stands, the columns hold what could be read.
 
     Raises:
-        MissingColumns, WrongColumnType: *records* are not records.
         InvalidArgument: Two sources have one id or one name.
 
     Cost: one pass through Python in Arrow batches, no shuffle.  A value in plain form costs about ten times
@@ -75,8 +77,7 @@ def decode(records: DataFrame, sources: Iterable[Source], *, skip_sources: Itera
     +----+----+------+-------------+------------+
     <BLANKLINE>
     """
-    records = require_records(records, function="decode")
-    by_id = sources_by_id(sources, function="decode")
+    by_id = sources_by_id(sources)
     decode_batches = partial(_decode_batches, sources=by_id, skipped=frozenset(skip_sources))
     return WorkerPlan(records.select(*RECORD_COLUMNS), decode_batches, EVENT_SCHEMA).rows()
 

@@ -15,6 +15,7 @@ from cdckit.databus.consumer_groups import STOP, Answer, ConsumerGroups
 from cdckit.databus.consumers import Consumer, Result
 from cdckit.databus.event_stream import Window
 from cdckit.errors import InvalidArgument
+from cdckit.parts.calls import takes
 
 _LOG = logging.getLogger(__name__)
 
@@ -91,6 +92,7 @@ class _Failed(Exception):
         super().__init__(answer)
 
 
+@takes()
 def dispatch(
     stream: Windows,
     consumers: Consumer | Sequence[Consumer | Sequence[Consumer]],
@@ -162,7 +164,7 @@ def _groups(consumers: Consumer | Sequence[Consumer | Sequence[Consumer]]) -> li
     groups: list[Sequence[Any]] = [group if isinstance(group, list | tuple) else [group] for group in entries]
     members = [member for group in groups for member in group]
     if not groups or not all(groups) or not all(isinstance(member, Consumer) for member in members):
-        raise InvalidArgument("dispatch", "consumers", "one Consumer or more, or groups of them", consumers)
+        raise InvalidArgument(None, "consumers", "one Consumer or more, or groups of them", consumers)
     return groups
 
 

@@ -22,6 +22,7 @@ from cdckit.databus.windowed_events import with_windows
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import ERROR_CODE
 from cdckit.parts.arrays import Ints, group_starts
+from cdckit.parts.calls import takes
 from cdckit.store import File, Snapshot, Store
 from cdckit.store.files import Target, read_batches
 
@@ -130,8 +131,9 @@ class EventStream:
     6 6 [4]
     """
 
+    @takes()
     def __init__(self, events: DataFrame, sources: Sequence[Source], *, buffered: bool = True) -> None:
-        self._sources, self._buffered = require_sources(sources, function="EventStream"), buffered
+        self._sources, self._buffered = require_sources(sources), buffered
         self._events = with_windows(events).select(*_COLUMNS, ERROR_CODE)
 
     def windows(self, after: int = -1) -> Iterator[Window]:
@@ -164,7 +166,7 @@ class RelayStream:
         self, store: Store, sources: Sequence[Source], where: Mapping[str, Any], *, buffered: bool = True
     ) -> None:
         self._store, self._where, self._buffered = store, where, buffered
-        self._sources = require_sources(sources, function="stream")
+        self._sources = require_sources(sources)
 
     def windows(self, after: int = -1) -> Iterator[Window]:
         """Read windows as `EventStream.windows` does."""

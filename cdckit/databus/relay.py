@@ -125,17 +125,16 @@ class Relay(Shell):
         skip_sources: Iterable[int] = (),
         storage_options: dict[str, str] | None = None,
     ) -> None:
-        by_id = sources_by_id(sources, function="Relay")
+        by_id = sources_by_id(sources)
         self._settings = settings = RelaySettings(
             by_id,
             {name: tuple(fields) for name, fields in (keys or {}).items()},
             frozenset(skip_sources),
         )
         if strangers := sorted(settings.keys.keys() - settings.named.keys()):
-            raise InvalidArgument("Relay", "keys", f"of sources among {', '.join(settings.named)}", strangers)
+            raise InvalidArgument(None, "keys", f"of sources among {', '.join(settings.named)}", strangers)
         for name, fields in settings.keys.items():
-            names = [field.name for field in row_fields(settings.named[name])]
-            require_keys(fields, names, function="Relay")
+            require_keys(fields, [field.name for field in row_fields(settings.named[name])])
         super().__init__(spark, location, storage_options)
 
     def _kinds(self, tables: Snapshot) -> Mapping[str, Kind]:
@@ -212,7 +211,7 @@ class Relay(Shell):
         Args:
             version: The commit that is meant; the newest without it.
         """
-        snapshot = self._snapshot(version, function="consistent_events")
+        snapshot = self._snapshot(version)
         events = read_rows(snapshot, EVENTS, STORED_SCHEMA).where(has_passed() & ~is_erased())
         return events.select(*WINDOWED_SCHEMA.names).drop(*BYTES, ERROR_CODE, ERROR_DESCRIPTION)
 

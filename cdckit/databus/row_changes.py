@@ -19,19 +19,24 @@ from cdckit.databus.events import DELETE as DELETED
 from cdckit.databus.sources import Source
 from cdckit.databus.window_batches import STREAM
 from cdckit.databus.windowed_events import has_passed, with_windows
-from cdckit.errors import InvalidArgument
 from cdckit.model.changes import DELETE, UPSERT, sortable_number
 from cdckit.model.faults import BYTES
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, door_reject
 from cdckit.parts import avro
-from cdckit.parts.arguments import require_keys, require_types
+from cdckit.parts.arguments import require_keys
 from cdckit.parts.arrow_types import spark_type
 from cdckit.parts.arrow_widening import common_type, to_common_type
+from cdckit.parts.calls import instance_of, rows_of, takes
 from cdckit.parts.workers import WorkerPlan
 
-_READ = T.StructType([EVENT_SCHEMA[name] for name in ("kind", "source_id", "schema_id", "payload")])
+_SOURCE = instance_of(Source, "a Source")
+_EVENTS = rows_of(
+    T.StructType([EVENT_SCHEMA[name] for name in ("kind", "source_id", "schema_id", "payload")]),
+    "{} are not what `decode` or `consistent_events` returns",
+)
 
 
+@takes(events=_EVENTS, source=_SOURCE)
 def rows(events: DataFrame, source: Source) -> DataFrame:
     """
     Read the typed values of the data events of one source.
@@ -49,10 +54,6 @@ def rows(events: DataFrame, source: Source) -> DataFrame:
           type that holds all values (text where no exact type does); null for a delete without a value;
         - `sent`: a struct of booleans: whether the schema of this event has the field.
 
-    Raises:
-        MissingColumns, WrongColumnType: *events* are not what `decode` or `consistent_events` returns.
-        InvalidArgument: *source* is no `Source`.
-
     Cost: one pass through Python in Arrow batches, no shuffle.  `decode` has read the values before, to tell
     which are wrong; here they are read again, those of one source alone.
 
@@ -64,17 +65,10 @@ def rows(events: DataFrame, source: Source) -> DataFrame:
     +------+---+---------+
     <BLANKLINE>
     """
-    _require_source_events(events, "source", source, function="rows")
     sound_events = events.where(_is_data_of(source))
     if ERROR_CODE in events.columns:
         sound_events = sound_events.where(F.col(ERROR_CODE).isNull()).drop(ERROR_CODE, ERROR_DESCRIPTION)
     return _with_values(sound_events.drop(*BYTES), source)
-
-
-def _require_source_events(events: DataFrame, argument: str, source: object, *, function: str) -> None:
-    require_types(events, _READ, function=function)
-    if not isinstance(source, Source):
-        raise InvalidArgument(function, argument, "a Source", source)
 
 
 def is_erased() -> Column:
@@ -139,6 +133,7 @@ def _row(values: pa.Array, fields: pa.StructType) -> tuple[pa.Array, pa.Array]:
     return data, pa.StructArray.from_arrays(flags, names=[field.name for field in fields])
 
 
+@takes(events=_EVENTS, databus_source=_SOURCE)
 def changes(
     events: DataFrame, databus_source: Source, *, keys: Sequence[str], source: str | None = None
 ) -> DataFrame:
@@ -169,7 +164,6 @@ def changes(
         again: `windows` shows what waits for it, and a `Relay` keeps both.
 
     Raises:
-        MissingColumns, WrongColumnType: *events* are not what `decode` returns.
         InvalidArgument: *keys* is empty or names no field of the source; *events* are a stream.
 
     Cost: as `with_windows`, unless *events* have their windows, and as `rows`, with the bytes of the records.
@@ -184,8 +178,7 @@ def changes(
     +---------+-------------------+-------------+---------+
     <BLANKLINE>
     """
-    _require_source_events(events, "databus_source", databus_source, function="changes")
-    require_keys(keys, [field.name for field in row_fields(databus_source)], function="changes")
+    require_keys(keys, [field.name for field in row_fields(databus_source)])
     windowed = events if "window_state" in events.columns else with_windows(events)
     is_bad = F.col(ERROR_CODE).isNotNull()
     may_be_of_it = F.col("source").isNull() | (F.col("source_id") == databus_source.id)

@@ -92,22 +92,22 @@ def schema_id(text: str) -> str:
     return base64.b64encode(hashlib.md5(text.encode(), usedforsecurity=False).digest()).decode()
 
 
-def sources_by_id(sources: Iterable[Source], *, function: str) -> dict[int, Source]:
+def sources_by_id(sources: Iterable[Source]) -> dict[int, Source]:
     """Map sources by id, in their order; raise `InvalidArgument` where an id or a name comes twice."""
     source_list = list(sources)
     for source in source_list:
         if not isinstance(source, Source):
-            raise InvalidArgument(function, "sources", "a list of Source", source)
+            raise InvalidArgument(None, "sources", "a list of Source", source)
     by_id = {source.id: source for source in source_list}
     if len(by_id) < len(source_list) or len({source.name for source in source_list}) < len(source_list):
         names = [source.name for source in source_list]
-        raise InvalidArgument(function, "sources", "of distinct ids and names", names)
+        raise InvalidArgument(None, "sources", "of distinct ids and names", names)
     return by_id
 
 
-def require_sources(sources: Iterable[Source], *, function: str) -> dict[int, Source]:
+def require_sources(sources: Iterable[Source]) -> dict[int, Source]:
     """Map sources by id; raise `InvalidArgument` where there is none, or one twice."""
-    by_id = sources_by_id(sources, function=function)
+    by_id = sources_by_id(sources)
     if not by_id:
-        raise InvalidArgument(function, "sources", "one or more", sources)
+        raise InvalidArgument(None, "sources", "one or more", sources)
     return by_id

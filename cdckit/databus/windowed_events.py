@@ -23,8 +23,9 @@ from cdckit.databus.window_batches import (
 from cdckit.databus.window_machine import COMPLETE, WAITING
 from cdckit.model.faults import BYTES
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
-from cdckit.parts.arguments import quoted, require_batch, require_types
+from cdckit.parts.arguments import quoted
 from cdckit.parts.arrow_types import spark_columns
+from cdckit.parts.calls import no_stream, rows_of, takes
 from cdckit.parts.workers import WorkerPlan, map_columns
 
 _READ = (
@@ -32,9 +33,16 @@ _READ = (
 )  # fmt: skip
 _WINDOW = "_event_windows"
 _WINDOW_FIELDS = T.StructType([*spark_columns(EVENT_WINDOW), *ERROR_FIELDS])
-_INSTEAD = "hand each micro-batch over with all that its open windows began with (`foreachBatch`)"
+_EVENTS = (
+    rows_of(
+        T.StructType([EVENT_SCHEMA[name] for name in (*_READ, ERROR_DESCRIPTION)]),
+        "{} are not what `decode` returns",
+    ),
+    no_stream("hand each micro-batch over with all that its open windows began with (`foreachBatch`)"),
+)
 
 
+@takes(events=_EVENTS)
 def with_windows(events: DataFrame) -> DataFrame:
     """
     Tell every event which window it is in, and what became of that window.
@@ -72,10 +80,6 @@ def with_windows(events: DataFrame) -> DataFrame:
         broken that it does not say its physical partition has no window; it may have been of any stream of
         its topic's partition, so it damages the window of each of them that it stands in.
 
-    Raises:
-        MissingColumns, WrongColumnType: *events* are not what `decode` returns.
-        InvalidArgument: *events* are a stream.
-
     Cost: one shuffle by topic and partition, one sort, and one pass of a few numbers for each event through
     Python in Arrow batches; the rest of the event waits in the JVM.  Each partition of a topic is one task,
     since what a window is depends on all that stands before it; 5,000,000 events in one partition take about
@@ -102,7 +106,6 @@ def with_windows(events: DataFrame) -> DataFrame:
     +------+---+------+------------+--------------+
     <BLANKLINE>
     """
-    _require_events(events, function="with_windows")
     sorted_events = _sort_events(events.drop(*EVENT_WINDOW.names))
     windowed = sorted_events.withColumn(_WINDOW, map_columns(_READ, _event_windows, _WINDOW_FIELDS))
     errors = {name: F.coalesce(name, f"{_WINDOW}.{name}") for name in (ERROR_CODE, ERROR_DESCRIPTION)}
@@ -110,6 +113,7 @@ def with_windows(events: DataFrame) -> DataFrame:
     return windowed.select(*columns, *(f"{_WINDOW}.{name}" for name in EVENT_WINDOW.names))
 
 
+@takes(events=_EVENTS)
 def consistent_events(events: DataFrame) -> DataFrame:
     """
     Keep the data events of complete windows, each once: what moves a table between consistent states.
@@ -120,10 +124,6 @@ def consistent_events(events: DataFrame) -> DataFrame:
     Returns:
         Of the rows of `with_windows` the data events whose `window_state` is `complete`, without the bytes of
         their records (`key`, `value`, `headers`) and without the columns of errors.
-
-    Raises:
-        MissingColumns, WrongColumnType: *events* are not what `decode` returns.
-        InvalidArgument: *events* are a stream.
 
     Cost: as `with_windows`, without the bytes of records in the shuffle.
 
@@ -138,7 +138,6 @@ def consistent_events(events: DataFrame) -> DataFrame:
     +---+-------+---------------+
     <BLANKLINE>
     """
-    _require_events(events, function="consistent_events")
     windowed = with_windows(events.drop(*BYTES))
     return windowed.where(has_passed()).drop(ERROR_CODE, ERROR_DESCRIPTION)
 
@@ -148,6 +147,7 @@ def has_passed() -> Column:
     return (F.col("window_state") == COMPLETE) & (F.col("kind") == DATA)
 
 
+@takes(events=_EVENTS)
 def windows(events: DataFrame) -> DataFrame:
     """
     List the windows of each stream.
@@ -160,10 +160,6 @@ def windows(events: DataFrame) -> DataFrame:
         `start_scn`, `end_scn`, `window_timestamp` as `with_windows` has them; `events` and `bad_events`, how
         many data events it has and how many in error; `first_offset`, `last_offset`; and what is wrong with
         its end, if anything: `error_code`, `error_description`.
-
-    Raises:
-        MissingColumns, WrongColumnType: *events* are not what `decode` returns.
-        InvalidArgument: *events* are a stream.
 
     Cost: one shuffle and one sort of a few numbers for each event.
 
@@ -179,10 +175,10 @@ def windows(events: DataFrame) -> DataFrame:
     +------+-----------+---------+-------+------+
     <BLANKLINE>
     """
-    _require_events(events, function="windows")
     return WorkerPlan(_sort_events(events.select(*_READ)), find_windows, spark_columns(WINDOW)).rows()
 
 
+@takes()
 def find_frontiers(events: DataFrame) -> DataFrame:
     """
     Find until where each stream has passed whole windows, with nothing missing before them.
@@ -228,12 +224,6 @@ def find_frontiers(events: DataFrame) -> DataFrame:
             F.count_distinct("waiting_end").alias("waiting"),
         )
     )
-
-
-def _require_events(events: DataFrame, *, function: str) -> None:
-    columns = T.StructType([EVENT_SCHEMA[name] for name in (*_READ, ERROR_DESCRIPTION)])
-    require_types(events, columns, function=function)
-    require_batch(events, "events", _INSTEAD, function=function)
 
 
 def _sort_events(events: DataFrame) -> DataFrame:

@@ -178,9 +178,9 @@ class Hub(Shell):
         backoff: Backoff | None = None,
         storage_options: dict[str, str] | None = None,
     ) -> None:
-        self._work = ReaderSettings.create(schema, readers, filters, files, function="Hub")
+        self._work = ReaderSettings.create(schema, readers, filters, files)
         if not isinstance(backoff, Backoff | None):
-            raise InvalidArgument("Hub", "backoff", "a datahub.Backoff", backoff)
+            raise InvalidArgument(None, "backoff", "a datahub.Backoff", backoff)
         self.schema, self._retry = schema, backoff or Backoff()
         self.wait = self._retry.give_up_after
         store_location = locate(location, storage_options, None)
@@ -229,7 +229,7 @@ class Hub(Shell):
     def _forget_entities(
         self, tables: Transaction, kind: Kind, request: Request, entities: DataFrame
     ) -> ForgottenEntities:
-        run = Run(self._work, tables, self._retry, microseconds(request.at, "at", function="erase"))
+        run = Run(self._work, tables, self._retry, microseconds(request.at, "at"))
         forgotten = forget_records(run, tables, kind, entities)
         if forgotten.unknown or not forgotten.found:
             return forgotten
@@ -274,7 +274,7 @@ class Hub(Shell):
 
         Cost: the identifiers of all messages that were ever received are read.
         """
-        named = partial(self._take, batch=require_batch_id(batch, function="receive"))
+        named = partial(self._take, batch=require_batch_id(batch))
         return self._receive(records, batch, received_at, named)
 
     @describe_jobs("hub: apply what is due")
@@ -296,7 +296,7 @@ class Hub(Shell):
         links and entities are is sought among all statements: a pass, without a shuffle of them.  Where keys
         or links must be looked up, all statements are looked at again.
         """
-        self._run_alone("run", now, partial(self._apply, chosen=DUE))
+        self._run_alone(now, partial(self._apply, chosen=DUE))
 
     @describe_jobs("hub: try messages again")
     def reprocess(self, messages: str | Iterable[str], *, now: datetime | None = None) -> None:
@@ -319,8 +319,8 @@ class Hub(Shell):
         unknown = message_rows(self._spark, listed).join(stored, "message_identifier", "left_anti").first()
         if unknown is not None:
             needed = f"identifiers of processed messages (status {int(Status.MESSAGE_NOT_FOUND)})"
-            raise InvalidArgument("reprocess", "messages", needed, unknown[0])
-        self._run_alone("reprocess", now, partial(self._apply, chosen=listed))
+            raise InvalidArgument(None, "messages", needed, unknown[0])
+        self._run_alone(now, partial(self._apply, chosen=listed))
 
     @describe_jobs("hub: make all tables anew")
     def rebuild(self, *, now: datetime | None = None) -> None:
@@ -333,12 +333,12 @@ class Hub(Shell):
         Raises:
             ConflictingCommit: As for `run`.
         """
-        self._run_alone("rebuild", now, self._rebuild)
+        self._run_alone(now, self._rebuild)
 
-    def _run_alone(self, function: str, now: datetime | None, work: Attempt) -> None:
+    def _run_alone(self, now: datetime | None, work: Attempt) -> None:
         """Commit what a run at that time does, when those of others have ended."""
         at = datetime.now(UTC) if now is None else now
-        require_instant(at, "now", function=function)
+        require_instant(at, "now")
         if self._snapshot().version is not None:
             with self._under_way.lock() as say:
                 self._commit(lambda tables: work(tables, at, say))
@@ -347,7 +347,7 @@ class Hub(Shell):
         self, tables: Transaction, now: datetime, say: Say, *, chosen: str | list[str]
     ) -> WorkResult | None:
         """Do what a run of that time does with the *chosen* messages; by another schema, with all."""
-        instant = microseconds(now, "now", function="run")
+        instant = microseconds(now, "now")
         first, last = read_note(tables, PROCESSED, 0) + 1, read_note(tables, RECEIVED, 0)
         anew = read_note(tables, SCHEMA, None) not in (None, self.schema.fingerprint)
         is_repeat = anew or chosen != DUE
@@ -396,8 +396,8 @@ class Hub(Shell):
         """
         number = None
         if version is not None:
-            number = read_note(self._snapshot(version, function="receipts"), RECEIVED, 0)
-        name = require_batch_id(batch, function="receipts")
+            number = read_note(self._snapshot(version), RECEIVED, 0)
+        name = require_batch_id(batch)
         return State(self.schema, self._snapshot()).receipts(number, name)
 
     def messages(self) -> DataFrame:
@@ -432,14 +432,14 @@ class Hub(Shell):
 
     def history(self, entity: str) -> DataFrame:
         """The history of a target, as `merge` gives it, as it stands now."""
-        return self._view(entity, "history").history()
+        return self._view(entity).history()
 
     def changes(self, entity: str) -> DataFrame:
         """The changes of which a target's history is made, with their `guid`: for `why` and `bitemporal`."""
-        return self._view(entity, "changes").changes()
+        return self._view(entity).changes()
 
-    def _view(self, entity: str, function: str) -> TargetView:
-        tables, target = self._snapshot(), self._target(entity, export=False, function=function)
+    def _view(self, entity: str) -> TargetView:
+        tables, target = self._snapshot(), self._target(entity, export=False)
         return TargetView(self._state_of(tables), tables, target)
 
     def exports(self, entity: str, *, after: int | None = None) -> DataFrame:
@@ -465,11 +465,11 @@ class Hub(Shell):
         Raises:
             InvalidArgument: *entity* is no export target, or *after* no position.
         """
-        return self._exported(entity, after, "exports")
+        return self._exported(entity, after)
 
     def export(self, entity: str, exporter: Exporter, *, after: int | None = None) -> None:
         """Hand the records of an export target to *exporter*, those *after* a position (see `exports`)."""
-        exporter(self._exported(entity, after, "export"))
+        exporter(self._exported(entity, after))
 
     def query(self, question: Mapping[str, Any], *, now: datetime | None = None) -> DataFrame:
         """Answer a question about one target (see `query`)."""
@@ -477,10 +477,10 @@ class Hub(Shell):
         histories = {entity: state.history(entity) for entity in self.schema.families}
         return query(histories, question, now=datetime.now(UTC) if now is None else now)
 
-    def _exported(self, entity: str, after: int | None, function: str) -> DataFrame:
-        target = self._target(entity, export=True, function=function)
+    def _exported(self, entity: str, after: int | None) -> DataFrame:
+        target = self._target(entity, export=True)
         if isinstance(after, bool) or not isinstance(after, int | None):
-            raise InvalidArgument(function, "after", "a position: a whole number, or None", after)
+            raise InvalidArgument(None, "after", "a position: a whole number, or None", after)
         rows = self._state().read_exports(target)
         return rows if after is None else rows.where(F.col("position") > after)
 
@@ -493,8 +493,8 @@ class Hub(Shell):
             raise SchemaMismatch(tables.location.root)
         return State(self.schema, tables)
 
-    def _target(self, entity: str, *, export: bool, function: str) -> str:
+    def _target(self, entity: str, *, export: bool) -> str:
         targets = [name for name, target in self.schema.targets.items() if target.export == export]
         if entity not in targets:
-            raise InvalidArgument(function, "entity", f"one of {', '.join(sorted(targets))}", entity)
+            raise InvalidArgument(None, "entity", f"one of {', '.join(sorted(targets))}", entity)
         return entity

@@ -32,6 +32,7 @@ from cdckit.merging.merge import merge
 from cdckit.model.records import add_rejects
 from cdckit.parts.arguments import require_batch, require_types
 from cdckit.parts.arrow_types import arrow_schema, slices
+from cdckit.parts.calls import takes
 from cdckit.parts.workers import WorkerPlan, worker_reports
 from cdckit.store import File
 from cdckit.store.files import Target
@@ -150,6 +151,7 @@ def read_statements(
 Cache = Callable[[DataFrame], DataFrame]
 
 
+@takes()
 def changes(
     messages: DataFrame,
     schema: Schema,
@@ -218,12 +220,12 @@ def changes(
     +---------+------+
     <BLANKLINE>
     """
-    work = ReaderSettings.create(schema, readers, filters, files, function="changes")
+    work = ReaderSettings.create(schema, readers, filters, files)
     if entity not in schema.families:
-        raise InvalidArgument("changes", "entity", f"one of {', '.join(sorted(schema.families))}", entity)
-    require_types(messages, DECODED_SCHEMA, function="changes")
+        raise InvalidArgument(None, "entity", f"one of {', '.join(sorted(schema.families))}", entity)
+    require_types(messages, DECODED_SCHEMA)
     instead = "hand its batches to a hub: writeStream.foreachBatch(hub.sink('a name'))"
-    require_batch(messages, "messages", instead, function="changes")
+    require_batch(messages, "messages", instead)
     statements = MessageStatements(messages, work, entity, cached or (lambda rows: rows))
     return add_rejects(statements.derived.changes(entity), statements.rejects(entity))
 

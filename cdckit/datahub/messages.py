@@ -22,16 +22,17 @@ from cdckit.datahub.mappings import DEFAULT_SYSTEM
 from cdckit.datahub.source_systems import Schema
 from cdckit.errors import InvalidArgument
 from cdckit.model.faults import Fault
+from cdckit.model.forms import RECORDS
 from cdckit.model.records import (
     ERROR_CODE,
     ERROR_DESCRIPTION,
     ERROR_FIELDS,
     RECORD_COLUMNS,
     RECORD_SCHEMA,
-    require_records,
 )
 from cdckit.parts.arguments import flat_columns, require_instant, text_literal
 from cdckit.parts.arrow_types import arrow_schema, make_batch
+from cdckit.parts.calls import takes
 from cdckit.parts.instants import microseconds, parse_instant
 from cdckit.parts.json_text import members
 from cdckit.parts.values import guids, time_between
@@ -261,7 +262,7 @@ def given_up(status_rows: DataFrame, now: datetime, wait: timedelta) -> tuple[Da
 
     A message waits since it was stored.
     """
-    at = require_instant(now, "now", function="expire")
+    at = require_instant(now, "now")
     waits = F.col("status") == int(Status.REQUIRES_REPROCESSING)
     # At *wait* itself nothing is given up, as in every door: a run would try once more then.
     is_late = waits & (time_between(F.col("message_timestamp"), at) > F.lit(wait))
@@ -329,6 +330,7 @@ DECODED_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *_MESSAGE_FIELDS])
 """One row is one record, and the message that it holds; or why it holds none."""
 
 
+@takes(records=RECORDS)
 def decode(records: DataFrame) -> DataFrame:
     """
     Every record as a message of the data hub.
@@ -347,9 +349,6 @@ def decode(records: DataFrame) -> DataFrame:
         it came.
         `message_identifier` is the sender's `guid`, or a UUIDv5 of topic, partition and offset;
         `effective_timestamp` is `timestamp`, or when the record was stored.
-
-    Raises:
-        MissingColumns, WrongColumnType: *records* is not a table of records.
 
     Cost: one pass through Python, no shuffle.
 
@@ -370,7 +369,6 @@ def decode(records: DataFrame) -> DataFrame:
     +------------------+-------------+---------------+
     <BLANKLINE>
     """
-    records = require_records(records, function="decode")
     return WorkerPlan(records.select(*RECORD_COLUMNS), _decode_batches, DECODED_SCHEMA).rows()
 
 

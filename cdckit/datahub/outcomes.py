@@ -15,7 +15,8 @@ from cdckit.datahub.statements import DELETE, DROPPED, IS_RECORD, UNREADABLE, UP
 from cdckit.datahub.waiting import with_statement
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import RECORD_COLUMNS
-from cdckit.parts.arguments import quoted, require_columns, text_literal
+from cdckit.parts.arguments import quoted, text_literal
+from cdckit.parts.calls import rows_with, takes
 from cdckit.parts.values import EXACT_JSON
 
 
@@ -128,6 +129,7 @@ _SINCE_YEAR_1 = 62_135_596_800_000_000
 """1970, in microseconds since the year 1: Elasticsearch knows no version below zero."""
 
 
+@takes(rows=rows_with("operation", "id", "version", "arrival", "document"))
 def bulk_lines(rows: DataFrame, index: str) -> DataFrame:
     """
     Inserts and deletes of documents as lines for Elasticsearch's bulk interface (NDJSON).
@@ -157,9 +159,8 @@ def bulk_lines(rows: DataFrame, index: str) -> DataFrame:
     {"index":{"_index":"products","_id":"1","version":62135596800000000,"version_type":"external_gte"}}
     {"number":1,"name":"kettle"}
     """
-    require_columns(rows, ["operation", "id", "version", "arrival", "document"], function="bulk_lines")
     if not index:
-        raise InvalidArgument("bulk_lines", "index", "the name of an index", index)
+        raise InvalidArgument(None, "index", "the name of an index", index)
     is_delete = F.col("operation") == "delete"
     meta = F.struct(
         F.lit(index).alias("_index"),

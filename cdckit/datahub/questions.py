@@ -23,6 +23,7 @@ from cdckit.ledger.views import Key
 from cdckit.merging.arrow_changes import GUID, KEYS
 from cdckit.model.history import DELETED, VALID_FROM, VALID_TO, business_fields
 from cdckit.parts.arguments import quoted, require_columns, require_fields, require_instant
+from cdckit.parts.calls import takes
 from cdckit.parts.instants import parse_instant
 from cdckit.query.as_of import as_of
 from cdckit.query.entity_keys import is_entity
@@ -31,6 +32,7 @@ from cdckit.store import File, Snapshot
 _PROPERTIES = ("entity", "timestamp", "where", "fields", "deletes")
 
 
+@takes()
 def query(histories: Mapping[str, DataFrame], question: Mapping[str, Any], *, now: datetime) -> DataFrame:
     """
     Answer a question about one entity from its history.
@@ -74,7 +76,7 @@ def query(histories: Mapping[str, DataFrame], question: Mapping[str, Any], *, no
     is_known = isinstance(entity, str) and entity in histories
     _require(is_known, "question['entity']", f"one of {', '.join(sorted(histories))}", entity)
     history = histories[str(entity)]
-    require_columns(history, [VALID_FROM, VALID_TO, DELETED], function="query")
+    require_columns(history, [VALID_FROM, VALID_TO, DELETED])
     _require(isinstance(deletes, bool), "question['deletes']", "true or false", deletes)
     rows = as_of(history, _instant(question.get("timestamp"), now), deletes=deletes)
     for condition in _conditions(history, question.get("where")):
@@ -84,7 +86,7 @@ def query(histories: Mapping[str, DataFrame], question: Mapping[str, Any], *, no
 
 def _require(sound: bool, argument: str, needed: str, found: object) -> None:
     if not sound:
-        raise InvalidArgument("query", argument, needed, found)
+        raise InvalidArgument(None, argument, needed, found)
 
 
 def _instant(timestamp: Any, now: datetime) -> datetime:
@@ -92,8 +94,8 @@ def _instant(timestamp: Any, now: datetime) -> datetime:
     instant = now if timestamp is None else timestamp
     parsed = instant if timestamp is None or isinstance(instant, datetime) else parse_instant(instant)
     if parsed is None:
-        raise InvalidArgument("query", argument, "an instant, YYYY-MM-DDTHH:MM:SS", instant)
-    require_instant(parsed, argument, function="query")
+        raise InvalidArgument(None, argument, "an instant, YYYY-MM-DDTHH:MM:SS", instant)
+    require_instant(parsed, argument)
     return parsed
 
 
@@ -116,13 +118,13 @@ def _literal(name: str, kind: T.DataType, value: Any) -> Column:
     argument = f"question['where'][{name!r}]"
     needed = f"a value of the type {kind.simpleString()}"
     if isinstance(value, int) and abs(value) >= 10**400:
-        raise InvalidArgument("query", argument, needed, "a number of hundreds of digits")
+        raise InvalidArgument(None, argument, needed, "a number of hundreds of digits")
     column = convert_values([value], _field_type(kind))
     if column.errors:
-        raise InvalidArgument("query", argument, needed, value)
+        raise InvalidArgument(None, argument, needed, value)
     converted = column.values[0].as_py()
     if isinstance(converted, datetime):
-        return require_instant(converted, argument, function="query")
+        return require_instant(converted, argument)
     return F.lit(converted).cast(kind)
 
 
@@ -136,8 +138,8 @@ def _fields(history: DataFrame, names: Any) -> list[str]:
     if names is None:
         return history.columns
     if not isinstance(names, list | tuple):
-        raise InvalidArgument("query", "question['fields']", "a list of fields", names)
-    return require_fields(names, history.columns, "question['fields']", function="query")
+        raise InvalidArgument(None, "question['fields']", "a list of fields", names)
+    return require_fields(names, history.columns, "question['fields']")
 
 
 class SchemaMismatch(CdcError, RuntimeError):

@@ -187,13 +187,11 @@ class ReaderSettings:
         readers: Mapping[str, Reader] | None,
         filters: Mapping[str, Filter] | None,
         files: str | Path | None,
-        *,
-        function: str,
     ) -> ReaderSettings:
         """Make it with the readers that are always there; raises if the schema is none or names others."""
         if not isinstance(schema, Schema):
             needed = "what datahub.schema or datahub.read_schema returns"
-            raise InvalidArgument(function, "schema", needed, type(schema).__name__)
+            raise InvalidArgument(None, "schema", needed, type(schema).__name__)
         folder = None if files is None else str(files)
         work = cls(schema, {**READERS, **(readers or {})}, filters or {}, folder)
         for path, mapping in schema.all_mappings.items():
@@ -202,7 +200,7 @@ class ReaderSettings:
             for argument, where, name in named:
                 given, needed = getattr(work, argument), f"given for {path}.{where}"
                 if name not in given:
-                    raise InvalidArgument(function, f"{argument}[{name!r}]", needed, sorted(given))
+                    raise InvalidArgument(None, f"{argument}[{name!r}]", needed, sorted(given))
         return work
 
     @property

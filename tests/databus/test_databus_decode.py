@@ -123,7 +123,7 @@ def test_a_listener_reads_a_value_with_a_schema_of_its_own() -> None:
 
 def test_sources_must_be_distinct_and_have_schemas_of_records() -> None:
     with pytest.raises(InvalidArgument, match="distinct ids and names"):
-        sources_by_id([PLANES, PLANES], function="decode")
+        sources_by_id([PLANES, PLANES])
     with pytest.raises(InvalidArgument, match="schemas of records"):
         databus.Source(3, "planes", ['"long"'])
     with pytest.raises(InvalidArgument, match="one schema or more"):

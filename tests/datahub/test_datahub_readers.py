@@ -721,7 +721,7 @@ def times_of(data: Any, *, refresh: bool = False) -> list[tuple[Any, ...]]:
         [pa.array([values.get(name)], kinds.field(name).type) for name in MESSAGE_COLUMNS],
         list(MESSAGE_COLUMNS),
     )
-    work = ReaderSettings.create(schema(dated()), None, None, None, function="test")
+    work = ReaderSettings.create(schema(dated()), None, None, None)
     rows = [row for _, made in stated_by(iter([batch]), work) for row in made.to_pylist()]
     return sorted(
         (row["record"] or "", row["operation"], row["effective_timestamp"].hour, row["error_code"])
