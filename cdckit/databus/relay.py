@@ -112,7 +112,7 @@ class Relay(Shell):
     <BLANKLINE>
     """
 
-    kind = "Databus relay (form 6)"
+    kind = "Databus relay (form 7)"
     _reads_waiting = True
 
     def __init__(

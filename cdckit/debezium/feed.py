@@ -119,7 +119,7 @@ class Feed(TableFeed):
     508 versions
     """
 
-    kind = "captured database (form 2)"
+    kind = "captured database (form 3)"
     received = RECEIVED_SCHEMA
 
     def __init__(

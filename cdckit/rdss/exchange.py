@@ -142,7 +142,7 @@ class Exchange(Shell):
     {'erased'}
     """
 
-    kind = "RDSS exchange (form 7)"
+    kind = "RDSS exchange (form 8)"
 
     def __init__(
         self,

@@ -98,7 +98,7 @@ class Feed(TableFeed):
     <BLANKLINE>
     """
 
-    kind = "Replicate feed (form 2)"
+    kind = "Replicate feed (form 3)"
     received = RECEIVED_SCHEMA
     wait = WAIT
 

@@ -249,7 +249,7 @@ class Service(Shell):
     <BLANKLINE>
     """
 
-    kind = "Debezium streams (form 2)"
+    kind = "Debezium streams (form 3)"
 
     @takes(**LIMITS)
     def __init__(
