@@ -269,6 +269,7 @@ def test_a_value_that_its_field_cannot_have_is_refused(spark: SparkSession, fiel
     history = spark.range(1).select(
         F.lit("g").alias("guid"),
         F.lit(AT).alias("valid_from_timestamp"),
+        F.lit(None).cast("timestamp").alias("valid_to_timestamp"),
         F.lit(False).alias("deleted_indicator"),
         *(F.lit(None).cast(kind).alias(name) for name, kind in types.items()),
     )
