@@ -87,8 +87,22 @@ def test_libraries_say_alike_that_nothing_stands_in_a_column(spark: SparkSession
         assert changes.select(*shown).collect() == void.select(*shown).collect(), door
 
 
-@pytest.mark.parametrize("full_first", [True, False], ids=["values first", "nothing first"])
-@pytest.mark.parametrize("door", [name for name in EMPTY if name not in LIKE_VOID])
+TEXTS = "Spark, texts as of an empty column of a CSV file"
+NAN, VOID = BY_TYPE
+soak = pytest.mark.soak
+
+
+@pytest.mark.parametrize(
+    ("door", "full_first"),
+    [
+        (TEXTS, True),
+        (TEXTS, False),
+        (NAN, True),
+        (VOID, False),
+        pytest.param(NAN, False, marks=soak),
+        pytest.param(VOID, True, marks=soak),
+    ],
+)
 def test_a_ledger_has_the_type_of_the_values(
     door: str, full_first: bool, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -102,12 +116,24 @@ def test_a_ledger_has_the_type_of_the_values(
     assert any(value is not None for value in before) is full_first
 
 
-@pytest.mark.parametrize("door", BY_TYPE)
-def test_so_have_tables_that_are_united_and_lists(door: str, spark: SparkSession) -> None:
+@pytest.mark.parametrize(
+    ("door", "full_first"),
+    [
+        (NAN, False),
+        (VOID, True),
+        pytest.param(NAN, True, marks=soak),
+        pytest.param(VOID, False, marks=soak),
+    ],
+)
+def test_so_have_tables_that_are_united(door: str, full_first: bool, spark: SparkSession) -> None:
+    frames = [EMPTY[door](spark, FIELDS), FULL][:: -1 if full_first else 1]
+    changes = [made(frame, at) for frame, at in zip(frames, (FIRST, SECOND), strict=True)]
+    assert told(merge(union_changes(*changes), entity="thing", keys=["id"])) == KINDS
+
+
+@pytest.mark.parametrize("door", [VOID, pytest.param(NAN, marks=soak)])
+def test_so_have_lists(door: str, spark: SparkSession) -> None:
     nothing = EMPTY[door](spark, FIELDS)
-    for frames in ([nothing, FULL], [FULL, nothing]):
-        changes = [made(frame, at) for frame, at in zip(frames, (FIRST, SECOND), strict=True)]
-        assert told(merge(union_changes(*changes), entity="thing", keys=["id"])) == KINDS
     lists = changes_from_snapshots({FIRST: nothing, SECOND: FULL}, keys=["id"])
     assert told(merge(lists, entity="thing", keys=["id"])) == KINDS
 
@@ -170,11 +196,26 @@ def test_a_part_in_which_nothing_stands_has_no_type_either(
     assert versions(ledger.history()) == {name: (*pair[:2][::order], pair[2]) for name, pair in PARTS.items()}
 
 
-@pytest.mark.parametrize("order", [1, -1], ids=["nothing first", "values first"])
-def test_so_it_is_in_tables_that_are_united_and_lists(order: int, spark: SparkSession) -> None:
-    frames = list(zip(HALVES[::order], (FIRST, SECOND), strict=True))
+def united(frames: dict[datetime, pd.DataFrame]) -> DataFrame:
+    return union_changes(*(made(frame, at) for at, frame in frames.items()))
+
+
+def listed(frames: dict[datetime, pd.DataFrame]) -> DataFrame:
+    return changes_from_snapshots(frames, keys=["id"])
+
+
+@pytest.mark.parametrize(
+    ("changes_of", "order"),
+    [
+        (united, 1),
+        (listed, -1),
+        pytest.param(united, -1, marks=soak),
+        pytest.param(listed, 1, marks=soak),
+    ],
+)
+def test_so_it_is_in_tables_that_are_united_and_lists(
+    changes_of: Callable[[dict[datetime, pd.DataFrame]], DataFrame], order: int, spark: SparkSession
+) -> None:
+    frames = dict(zip((FIRST, SECOND), HALVES[::order], strict=True))
     expected = {name: (*pair[:2][::order], pair[2]) for name, pair in PARTS.items()}
-    united = union_changes(*(made(frame, at) for frame, at in frames))
-    assert versions(merge(united, entity="thing", keys=["id"])) == expected
-    lists = changes_from_snapshots({at: frame for frame, at in frames}, keys=["id"])
-    assert versions(merge(lists, entity="thing", keys=["id"])) == expected
+    assert versions(merge(changes_of(frames), entity="thing", keys=["id"])) == expected

@@ -11,18 +11,14 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import changes_from
 from cdckit.errors import InvalidArgument
 from support.history_changes import opened
-from support.ledger_programs import KEYS
+from support.shop_log import shop_changes
 
 
 def told(rows: list[tuple[Any, ...]], spark: SparkSession, kind: str = "int") -> DataFrame:
-    table = spark.createDataFrame(rows, f"h int, k string, v {kind}, day int")
-    at = F.make_timestamp(F.lit(2024), F.lit(1), "day", F.lit(0), F.lit(0), F.lit(0))
-    return changes_from(
-        table.withColumn("at", at), keys=KEYS, sequence_by="at", except_column_list=["at", "day"]
-    )
+    fields = {"h": "int", "k": "string", "v": kind}
+    return shop_changes(spark, fields, (({"h": h, "k": k, "v": v}, day) for h, k, v, day in rows))
 
 
 def words(found: DataFrame) -> list[tuple[Any, ...]]:
@@ -56,7 +52,7 @@ def test_a_field_that_came_and_one_of_a_wider_type_change_nothing_by_themselves(
 ) -> None:
     ledger = opened(spark, tmp_path)
     first = ledger.apply(told([(1, "x", 10, 1), (2, "x", 20, 1)], spark)).version
-    wide = told([(3, "x", 2**40, 2)], spark, "long")
+    wide = told([(3, "x", 2**40, 2)], spark, "bigint")
     more = wide.withColumn("data", F.col("data").withField("w", F.lit("new")))
     more = more.withColumn("carried", F.col("carried").withField("w", F.lit(True)))
     ledger.apply(more)

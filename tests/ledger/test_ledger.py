@@ -74,7 +74,7 @@ def test_any_batches_give_the_rows_of_one_merge(
     if not at_home:
         request.getfixturevalue("by_workers")
     ledger = opened(spark, tmp_path)
-    parts = batches(11, 120, most=4)
+    parts = batches(11, 60, most=3)
     for number, batch in enumerate(parts):
         ledger.apply(to_dataframe(spark, batch, FIELDS), number)
     assert_folds_to(ledger.history(), all_of(parts), entity="e", keys=KEYS)

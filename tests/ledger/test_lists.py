@@ -68,23 +68,19 @@ def test_what_a_revoked_list_said_is_gone(nights: dict[str, Night]) -> None:
     assert nights["revoked"].log == FIRST
 
 
-@pytest.mark.parametrize(
-    ("content", "day", "match"),
-    [
+def test_a_list_that_cannot_be_is_refused_and_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    ledger = opened(spark, tmp_path)
+    ledger.apply_list(pd.DataFrame({"id": [1, 2], "name": ["a", "b"]}), taken_at=DAY[0])
+    lists: list[tuple[list[tuple[int, str]], int, str]] = [
         ([(1, "a")], 2, "lacks 1 of the 2 entities"),
         ([(1, "a"), (2, "x")], 1, r"differ.*revoke_list\(taken_at=datetime\(2024, 1, 1"),
         ([(1, "a"), (1, "b")], 2, "it needs each entity once in a list"),
-    ],
-)
-def test_a_list_that_cannot_be_is_refused_and_changes_nothing(
-    spark: SparkSession, tmp_path: Path, content: list[tuple[int, str]], day: int, match: str
-) -> None:
-    ledger = opened(spark, tmp_path)
-    ledger.apply_list(pd.DataFrame({"id": [1, 2], "name": ["a", "b"]}), taken_at=DAY[0])
-    some = pd.DataFrame(content, columns=["id", "name"])
-    with pytest.raises(UnfitList, match=match):
-        ledger.apply_list(some, taken_at=DAY[day - 1], max_deleted=0.1)
-    assert ledger.at_commit().version == 1
+    ]
+    for content, day, match in lists:
+        some = pd.DataFrame(content, columns=["id", "name"])
+        with pytest.raises(UnfitList, match=match):
+            ledger.apply_list(some, taken_at=DAY[day - 1], max_deleted=0.1)
+        assert ledger.at_commit().version == 1
 
 
 def test_a_list_with_a_time_of_no_year_is_refused_by_its_column(spark: SparkSession, tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import changes_from
 from cdckit.ledger import Ledger
 from support.histories import Row
 from support.people import ENTITY, KEYS
+from support.shop_log import shop_changes
 
 WHO = {"by": "dana", "reason": "asked for by letter"}
 
@@ -28,19 +28,11 @@ def keys_of(changes: Sequence[Row]) -> list[Row]:
     return [dict(each) for each in dict.fromkeys(tuple(sorted(key.items(), key=str)) for key in keys)]
 
 
-def told(spark: SparkSession, *rows: tuple[int, str, int | None]) -> DataFrame:
+def told(spark: SparkSession, *rows: tuple[int, str, int]) -> DataFrame:
     """What a shop says: the number, the name and from which day of January on; without a name a deletion."""
-    table = spark.createDataFrame(
-        [(number, name, day) for number, name, day in rows], "h int, v string, day int"
-    )
-    at = F.make_timestamp(F.lit(2024), F.lit(1), "day", F.lit(0), F.lit(0), F.lit(0))
-    return changes_from(
-        table.withColumn("at", at),
-        keys=["h"],
-        sequence_by="at",
-        except_column_list=["at", "day"],
-        apply_as_deletes="v = ''",
-    )
+    said: list[tuple[Row, int]] = [({"h": number, "v": name or None}, day) for number, name, day in rows]
+    deletes = [data for data, _ in said if data["v"] is None]
+    return shop_changes(spark, {"h": "int", "v": "string"}, said, deletes=deletes)
 
 
 def numbered(spark: SparkSession, place: Path) -> Ledger:

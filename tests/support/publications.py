@@ -7,11 +7,11 @@ from typing import Any
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from cdckit import Ledger, changes_from
+from cdckit import Ledger
 from support.histories import plain
 from support.ledger_programs import KEYS
+from support.shop_log import shop_changes
 
 
 def opened(spark: SparkSession, place: Path, **options: Any) -> Ledger:
@@ -20,13 +20,8 @@ def opened(spark: SparkSession, place: Path, **options: Any) -> Ledger:
 
 def told(spark: SparkSession, *rows: tuple[int, int, int], kind: str = "int") -> DataFrame:
     """Changes of numbers: the value of each from a day of January 2024 on."""
-    table = spark.createDataFrame(
-        [(h, "x", v, day) for h, v, day in rows], f"h int, k string, v {kind}, day int"
-    )
-    at = F.make_timestamp(F.lit(2024), F.lit(1), "day", F.lit(0), F.lit(0), F.lit(0))
-    return changes_from(
-        table.withColumn("at", at), keys=KEYS, sequence_by="at", except_column_list=["at", "day"]
-    )
+    fields = {"h": "int", "k": "string", "v": kind}
+    return shop_changes(spark, fields, (({"h": h, "k": "x", "v": v}, day) for h, v, day in rows))
 
 
 def shown(target: Path) -> list[str]:

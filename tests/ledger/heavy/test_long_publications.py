@@ -189,7 +189,7 @@ def test_another_form_and_new_columns_make_it_anew(spark: SparkSession, tmp_path
         ledger.publish(target, form)
         assert shown(target) == wanted(ledger, form)
     ledger.publish(target)
-    ledger.apply(told(spark, (3, 2**40, 1), kind="long"))
+    ledger.apply(told(spark, (3, 2**40, 1), kind="bigint"))
     ledger.publish(target)
     assert values(target) == [(1, 10, False), (1, 11, True), (2, 20, True), (3, 2**40, True)]
 
