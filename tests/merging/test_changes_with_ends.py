@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def change(message: str, begin: int, until: int | None = None, a: int | None = 1
 def test_random_changes_with_ends_are_what_the_fold_makes_of_them(
     spark: SparkSession, options: dict[str, Any], seed: int
 ) -> None:
-    changes = random_changes(seed, 1000, FIELDS, ends=ENDS, **options)
+    changes = random_changes(seed, 400, FIELDS, ends=ENDS, **options)
     history = merge(to_dataframe(spark, changes, FIELDS), entity="thing", keys=KEYS)
     assert_folds_to(history, changes, entity="thing", keys=KEYS)
 
@@ -98,6 +99,11 @@ def overridden(spark: SparkSession) -> DataFrame:
     return to_dataframe(spark, both, FIELDS).localCheckpoint()
 
 
+@pytest.fixture(scope="module")
+def history(overridden: DataFrame) -> DataFrame:
+    return merge(overridden, entity="thing", keys=KEYS).localCheckpoint()
+
+
 def verdicts(changes: DataFrame, field: str, **asked: Any) -> list[tuple[str, str, str | None]]:
     told = why(changes, {"h": 1, "k": "x"}, field, keys=KEYS, **asked).collect()
     return [(row["message_id"], row["verdict"], row["by_message"]) for row in told]
@@ -126,18 +132,22 @@ def test_why_names_the_message_that_the_history_has(spark: SparkSession, field: 
     at = INSTANTS[0]
     history = as_of(merge(frame, entity="thing", keys=KEYS), at, deletes=True).collect()
     known = {(row["h"], row["k"]): row for row in history}
-    for h, k in sorted({(each["data"]["h"], each["data"]["k"]) for each in changes})[:8]:
+    for h, k in sorted({(each["data"]["h"], each["data"]["k"]) for each in changes})[:4]:
         told = why(frame, {"h": h, "k": k}, field, keys=KEYS, valid_at=at).collect()
         winners = [row["message_id"] for row in told if row["verdict"] == "WON"]
         entry = (h, k) in known and known[h, k]["field_provenance"]["guid" if field != "a" else "a"]
         assert winners == ([entry["m"]] if entry else [])
 
 
-def test_blame_tells_who_says_what_again(overridden: DataFrame) -> None:
-    history = merge(overridden, entity="thing", keys=KEYS)
-    for number, message in ((2, "m1"), (3, "m2"), (5, "m1"), (6, "m3")):
-        told = blame(history, {"h": 1, "k": "x"}, valid_at=day(number)).where("field = 'a'").collect()
-        assert [row["message"] for row in told] == [message]
+def test_blame_tells_who_says_what_again(history: DataFrame) -> None:
+    messages = {2: "m1", 3: "m2", 5: "m1", 6: "m3"}
+    told = [
+        blame(history, {"h": 1, "k": "x"}, valid_at=day(number))
+        .where("field = 'a'")
+        .select(F.lit(number), "message")
+        for number in messages
+    ]
+    assert sorted(map(tuple, reduce(DataFrame.unionAll, told).collect())) == [*messages.items()]
 
 
 def test_a_change_with_an_end_is_revoked_like_any_other(overridden: DataFrame) -> None:
@@ -191,8 +201,7 @@ def test_a_ledger_refuses_a_change_that_holds_at_no_time(spark: SparkSession, tm
     assert ledger.changes().count() == 1
 
 
-def test_a_history_of_changes_without_ends_promises_more(overridden: DataFrame) -> None:
-    history = merge(overridden, entity="thing", keys=KEYS)
+def test_a_history_of_changes_without_ends_promises_more(history: DataFrame) -> None:
     assert check(history, "history").ok
     without_mark = history.withMetadata("valid_to_timestamp", {})
     (broken,) = check(without_mark, "history").broken

@@ -97,7 +97,7 @@ def of_a_hub(spark: SparkSession, folder: Path) -> Answers:
     return {"history": rows(hub.history("customer")), "messages": rows(statuses)}
 
 
-@pytest.mark.parametrize("part", [of_the_merge, of_replicate, of_a_hub])
+@pytest.mark.parametrize("part", [of_the_merge, of_replicate, pytest.param(of_a_hub, marks=pytest.mark.soak)])
 def test_large_texts_change_no_answer(
     spark: SparkSession,
     tmp_path: Path,
