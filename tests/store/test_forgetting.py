@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from uuid import UUID
 
@@ -27,9 +28,11 @@ def names_in(store: Store, table: str) -> list[str]:
     return sorted(store.snapshot().arrow(table).column("name").to_pylist())
 
 
-@pytest.fixture
-def with_past(store: Store, place: Path) -> Store:
+@pytest.fixture(scope="module")
+def past(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Tables that hold nothing of Ada any more, while their past does, in all places where it can be."""
+    place = tmp_path_factory.mktemp("past") / "store"
+    store = Store(None, place)
     for number in range(4):
         with store.begin() as tx:
             tx.append("log", people("ada lovelace", "bob"))
@@ -52,6 +55,13 @@ def with_past(store: Store, place: Path) -> Store:
         tx.drop("dropped")
         tx.swap("log", tx.files("log"), people("bob", "bob"))
         tx.commit()
+    return place
+
+
+@pytest.fixture
+def with_past(past: Path, store: Store, place: Path) -> Store:
+    """Such tables, of which a test may do as it likes."""
+    shutil.copytree(past, place)
     return store
 
 

@@ -204,36 +204,36 @@ def test_logs_are_as_long_as_what_is_kept(store: Store, place: Path, commits: in
 def test_commits_that_are_kept_are_read_from_a_shortened_log(
     store: Store, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for number in range(50):
+    for number in range(25):
         replaced(store, number)
     age(place, 2)
     old = store.snapshot().version
     time.sleep(0.01)
     horizon = datetime.now(UTC)
-    for number in range(50, 60):
+    for number in range(25, 30):
         replaced(store, number)
     # By a clock that stands: a machine that halts for a moment would move the horizon beyond a commit.
     clock = SimpleNamespace(now=lambda zone: horizon, fromisoformat=datetime.fromisoformat)
     monkeypatch.setattr(cdckit.store.store, "datetime", clock)
     gone = store.vacuum(timedelta(0))
-    assert sum("_delta_log" in path for path in gone) > 60
+    assert sum("_delta_log" in path for path in gone) > 30
     # The first that is kept is the one that held at the horizon.
-    assert [held(store.snapshot(version), "log") for version in range(old, old + 11)] == [
-        [number] for number in range(49, 60)
+    assert [held(store.snapshot(version), "log") for version in range(old, old + 6)] == [
+        [number] for number in range(24, 30)
     ]
 
 
 def test_a_wider_vacuum_keeps_what_a_narrower_one_has_kept(store: Store, place: Path) -> None:
     begun = datetime.now(UTC)
-    for number in range(50):
+    for number in range(25):
         add(store, "log", number)
     age(place, 2)
     store.vacuum(timedelta(0))
-    kept = add(store, "log", 50)
+    kept = add(store, "log", 25)
     age(place, 2)
-    replaced(store, 51)
+    replaced(store, 26)
     assert store.vacuum(datetime.now(UTC) - begun) == []
-    assert held(store.snapshot(kept), "log") == list(range(51))
+    assert held(store.snapshot(kept), "log") == list(range(26))
 
 
 def test_a_log_whose_checkpoint_is_broken_keeps_its_entries(store: Store, place: Path) -> None:
