@@ -16,6 +16,7 @@ from cdckit import Lookup, as_of_join, bitemporal
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from support.fold import fold
 from support.histories import Row, random_changes, to_dataframe
+from support.join_workers import answered
 from support.searching import searched
 from tools.tiers import seeds
 
@@ -42,22 +43,25 @@ def belief(
     return ("f", *period, *known, gate is None, 1, gate, f"m{since}")
 
 
+ROWS = [
+    belief(9, None, 5, 7, "A"),
+    belief(9, 10, 7, 11, "A"),
+    belief(10, None, 7, 13, "B"),
+    belief(9, 9.5, 11, None, "A"),
+    belief(9.5, 10, 11, None, "C"),
+    belief(10, 12, 13, None, "B"),
+    belief(12, None, 13, None, None),
+]
+"""
+At 5 somebody says: gate A from 9.  At 7: B from 10.  At 11, late: it had been C from 9:30 to 10.
+At 13, late: it was deleted at 12.
+"""
+
+
 @pytest.fixture(scope="module")
 def table(spark: SparkSession) -> DataFrame:
-    """
-    At 5 somebody says: gate A from 9.  At 7: B from 10.  At 11, late: it had been C from 9:30 to 10.
-    At 13, late: it was deleted at 12.
-    """
-    rows = [
-        belief(9, None, 5, 7, "A"),
-        belief(9, 10, 7, 11, "A"),
-        belief(10, None, 7, 13, "B"),
-        belief(9, 9.5, 11, None, "A"),
-        belief(9.5, 10, 11, None, "C"),
-        belief(10, 12, 13, None, "B"),
-        belief(12, None, 13, None, None),
-    ]
-    return spark.createDataFrame(rows, BELIEFS)
+    """The same as a table."""
+    return spark.createDataFrame(ROWS, BELIEFS)
 
 
 def found(
@@ -82,9 +86,17 @@ def test_a_fact_gets_what_was_believed_when_it_was_decided_on(table: DataFrame) 
     ]
 
 
-def test_before_anybody_spoke_of_the_key_nothing_is_found_and_it_is_said(table: DataFrame) -> None:
+def told_by_workers(*asked: tuple[float, float], **options: Any) -> list[tuple[str | None, str | None]]:
+    """As `found`, without Spark."""
+    names = [column.split()[0] for column in BELIEFS.split(",")]
+    versions = [dict(zip(names, row, strict=True)) for row in ROWS]
+    facts = [{"key": "f", "at": at(departs), "known": at(decided)} for departs, decided in asked]
+    return [(version and version["gate"], why) for version, why in answered(versions, facts, **options)]
+
+
+def test_before_anybody_spoke_of_the_key_nothing_is_found_and_it_is_said() -> None:
     """What arrives at the moment of knowledge is known; a time before the first version never has one."""
-    assert found(table, (10.5, 4.999), (10.5, 5), (8, 6), (8, 4)) == [
+    assert told_by_workers((10.5, 4.999), (10.5, 5), (8, 6), (8, 4)) == [
         (None, "not yet known"),
         ("A", None),
         (None, "no version"),
@@ -92,12 +104,12 @@ def test_before_anybody_spoke_of_the_key_nothing_is_found_and_it_is_said(table: 
     ]
 
 
-def test_all_options_ask_what_was_believed(table: DataFrame) -> None:
-    assert found(table, (9.25, 8), (9.25, 11), direction="forward") == [("B", None), ("C", None)]
-    assert found(table, (9.5, 8), (9.5, 11), strictly=True) == [("A", None), ("A", None)]
-    assert found(table, (9.75, 8), (9.75, 11), direction="nearest") == [("B", None), ("C", None)]
+def test_all_options_ask_what_was_believed() -> None:
+    assert told_by_workers((9.25, 8), (9.25, 11), direction="forward") == [("B", None), ("C", None)]
+    assert told_by_workers((9.5, 8), (9.5, 11), strictly=True) == [("A", None), ("A", None)]
+    assert told_by_workers((9.75, 8), (9.75, 11), direction="nearest") == [("B", None), ("C", None)]
     near = {"tolerance": timedelta(minutes=15)}
-    assert found(table, (9.75, 8), (9.75, 11), **near) == [(None, "too old"), ("C", None)]
+    assert told_by_workers((9.75, 8), (9.75, 11), **near) == [(None, "too old"), ("C", None)]
 
 
 def test_one_moment_for_all_facts_is_an_aware_datetime(spark: SparkSession, table: DataFrame) -> None:

@@ -20,6 +20,7 @@ from cdckit import Lookup, as_of_join
 from cdckit.errors import InvalidArgument
 from cdckit.model.history import OPEN_END
 from cdckit.parts.arrow_types import NoSuchArrowType
+from support.join_workers import answered
 from support.random_versions import Row, history_of, hour, random_versions
 from support.searching import searched
 from tools.tiers import seeds
@@ -40,37 +41,35 @@ def version(guid: str, begins: float, ends: float | None, gate: str | None, dele
     }
 
 
+GATES = [
+    version("f", 9, 10, "A"),
+    version("f", 10, 12, "B"),
+    version("f", 12, 14, None, deleted=True),
+    version("f", 14, None, "C"),
+    version("g", 9, 11, "Z"),
+]
+"""A flight at gate A from 9, at B from 10, deleted from 12 to 14, then at C; another ends at 11."""
+
+
 @pytest.fixture(scope="module")
 def gates(spark: SparkSession) -> DataFrame:
-    """A flight at gate A from 9, at B from 10, deleted from 12 to 14, then at C; another ends at 11."""
-    return history_of(
-        spark,
-        [
-            version("f", 9, 10, "A"),
-            version("f", 10, 12, "B"),
-            version("f", 12, 14, None, deleted=True),
-            version("f", 14, None, "C"),
-            version("g", 9, 11, "Z"),
-        ],
-    )
+    """The same as a table."""
+    return history_of(spark, GATES)
 
 
 def found(
-    gates: DataFrame, *at: float, guid: str = "f", **options: Any
+    *at: float, guid: str = "f", among: list[Row] = GATES, **options: Any
 ) -> list[tuple[str | None, str | None]]:
-    """The gate and the reason of facts at these hours."""
-    rows = [(place, guid, hour(each)) for place, each in enumerate(at)]
-    facts = gates.sparkSession.createDataFrame(rows, FACTS)
-    lookup = Lookup(gates, on="guid", into="found", fields=["gate"], reason="why", **options)
-    joined = as_of_join(facts, lookup, time="at").orderBy("id").select("found.gate", "why")
-    return [(row["gate"], row["why"]) for row in joined.collect()]
+    """The gate and the reason of facts at these hours, as the workers say; Spark is asked below."""
+    answers = answered(among, [{"key": guid, "at": hour(each)} for each in at], **options)
+    return [(version and version["gate"], why) for version, why in answers]
 
 
 # What is found -------------------------------------------------------------------------------------------
 
 
-def test_backward_finds_what_is_in_force_and_says_why_not(gates: DataFrame) -> None:
-    assert found(gates, 8, 9, 11, 12, 13, 14) == [
+def test_backward_finds_what_is_in_force_and_says_why_not() -> None:
+    assert found(8, 9, 11, 12, 13, 14) == [
         (None, "no version"),
         ("A", None),
         ("B", None),
@@ -78,13 +77,13 @@ def test_backward_finds_what_is_in_force_and_says_why_not(gates: DataFrame) -> N
         (None, "deleted"),
         ("C", None),
     ]
-    assert found(gates, 10, 11, guid="g") == [("Z", None), (None, "no version")]
-    assert found(gates, 10, guid="unknown") == [(None, "no version")]
+    assert found(10, 11, guid="g") == [("Z", None), (None, "no version")]
+    assert found(10, guid="unknown") == [(None, "no version")]
 
 
-def test_strictly_finds_what_was_in_force_just_before(gates: DataFrame) -> None:
+def test_strictly_finds_what_was_in_force_just_before() -> None:
     """At the instant of a change the version before it, also where the change is a delete."""
-    assert found(gates, 9, 10, 11, 12, 12.5, 14, 15, strictly=True) == [
+    assert found(9, 10, 11, 12, 12.5, 14, 15, strictly=True) == [
         (None, "no version"),
         ("A", None),
         ("B", None),
@@ -95,21 +94,21 @@ def test_strictly_finds_what_was_in_force_just_before(gates: DataFrame) -> None:
     ]
 
 
-def test_a_version_that_has_been_in_force_for_longer_than_the_tolerance_is_too_old(gates: DataFrame) -> None:
+def test_a_version_that_has_been_in_force_for_longer_than_the_tolerance_is_too_old() -> None:
     """One that began exactly so long ago is not; and tolerance never reaches over a delete."""
-    assert found(gates, 11, 11.5, 13, 15, 16, tolerance=HOUR) == [
+    assert found(11, 11.5, 13, 15, 16, tolerance=HOUR) == [
         ("B", None),
         (None, "too old"),
         (None, "deleted"),
         ("C", None),
         (None, "too old"),
     ]
-    assert found(gates, 10, 10.5, tolerance=timedelta(0)) == [("B", None), (None, "too old")]
+    assert found(10, 10.5, tolerance=timedelta(0)) == [("B", None), (None, "too old")]
 
 
-def test_forward_finds_the_first_version_that_begins_then_or_later(gates: DataFrame) -> None:
+def test_forward_finds_the_first_version_that_begins_then_or_later() -> None:
     """A deleted version is no answer: the next one that is there is."""
-    assert found(gates, 8, 9, 9.5, 10.5, 13, 14, 15, direction="forward") == [
+    assert found(8, 9, 9.5, 10.5, 13, 14, 15, direction="forward") == [
         ("A", None),
         ("A", None),
         ("B", None),
@@ -118,14 +117,14 @@ def test_forward_finds_the_first_version_that_begins_then_or_later(gates: DataFr
         ("C", None),
         (None, "no version"),
     ]
-    assert found(gates, 9, 10, direction="forward", strictly=True) == [("B", None), ("C", None)]
+    assert found(9, 10, direction="forward", strictly=True) == [("B", None), ("C", None)]
     near = {"direction": "forward", "tolerance": HOUR}
-    assert found(gates, 9.5, 10.5, **near) == [("B", None), (None, "too far ahead")]
+    assert found(9.5, 10.5, **near) == [("B", None), (None, "too far ahead")]
 
 
-def test_nearest_finds_what_begins_nearer_and_of_two_as_near_the_one_in_force(gates: DataFrame) -> None:
+def test_nearest_finds_what_begins_nearer_and_of_two_as_near_the_one_in_force() -> None:
     """A version that has ended or is deleted is not there, however near it began."""
-    assert found(gates, 8, 9.4, 9.5, 9.6, 11, 12, 13, direction="nearest") == [
+    assert found(8, 9.4, 9.5, 9.6, 11, 12, 13, direction="nearest") == [
         ("A", None),
         ("A", None),
         ("A", None),
@@ -134,9 +133,9 @@ def test_nearest_finds_what_begins_nearer_and_of_two_as_near_the_one_in_force(ga
         ("C", None),
         ("C", None),
     ]
-    assert found(gates, 10, direction="nearest", strictly=True) == [("A", None)]
+    assert found(10, direction="nearest", strictly=True) == [("A", None)]
     near = {"direction": "nearest", "tolerance": HOUR}
-    assert found(gates, 7, 11.5, 13.5, 16, **near) == [
+    assert found(7, 11.5, 13.5, 16, **near) == [
         (None, "too far ahead"),
         (None, "too old"),
         ("C", None),
@@ -163,10 +162,10 @@ def test_facts_without_a_time_and_keys_that_are_null(spark: SparkSession, gates:
     assert joined.select("found.gate", "why").collect() == [(None, "no time"), ("Z", None), (None, "no key")]
 
 
-def test_nearest_tells_of_a_deleted_version_up_to_the_instant_at_which_it_ends(spark: SparkSession) -> None:
+def test_nearest_tells_of_a_deleted_version_up_to_the_instant_at_which_it_ends() -> None:
     """Strictly, what was in force just before an instant counts; otherwise what is in force at it."""
-    ended = history_of(spark, [version("f", 9, 12, None, deleted=True)])
-    assert found(ended, 12, direction="nearest", strictly=True) == [(None, "deleted")]
+    ended = [version("f", 9, 12, None, deleted=True)]
+    assert found(12, among=ended, direction="nearest", strictly=True) == [(None, "deleted")]
 
 
 def test_an_end_that_stands_for_open_is_open(spark: SparkSession, gates: DataFrame) -> None:
@@ -246,7 +245,8 @@ def test_no_distance_is_too_long(spark: SparkSession) -> None:
     """
     least, then = -(2**63), 1_700_000_000_000_000
     is_first = F.col("gate") == "ever"
-    table = history_of(spark, [version("f", 9, 10, "ever"), version("f", 10, None, "next")]).withColumns(
+    rows = [version("f", 9, 10, "ever"), version("f", 10, None, "next"), version("g", 9, 10, "ever")]
+    table = history_of(spark, rows).withColumns(
         {
             "valid_from_timestamp": F.timestamp_micros(F.when(is_first, F.lit(least)).otherwise(then)),
             "valid_to_timestamp": F.when(is_first, F.timestamp_micros(F.lit(then))),
@@ -260,8 +260,9 @@ def test_no_distance_is_too_long(spark: SparkSession) -> None:
         "nearest": {"direction": "nearest"},
         "longest": {"tolerance": timedelta.max},
     }
-    facts = spark.createDataFrame([(1, least), (2, 0), (3, then - 5)], "id int, micros long").select(
-        "id", F.lit("f").alias("guid"), F.timestamp_micros("micros").alias("at")
+    asked_at = [(1, "f", least), (2, "f", 0), (3, "f", then - 5), (4, "g", then - 5)]
+    facts = spark.createDataFrame(asked_at, "id int, guid string, micros long").select(
+        "id", "guid", F.timestamp_micros("micros").alias("at")
     )
     lookups = [
         Lookup(table, on="guid", into=name, reason=f"{name}_why", **options)
@@ -272,9 +273,8 @@ def test_no_distance_is_too_long(spark: SparkSession) -> None:
         ("ever", "ever", "ever", "ever", "ever"),
         ("too old", "too far ahead", "too far ahead", "next", "ever"),
         ("too old", "next", "next", "next", "ever"),
+        ("too old", "no version", "too old", "ever", "ever"),
     ]
-    alone = found(table.where(is_first), -3000, direction="nearest", tolerance=day)
-    assert alone == [(None, "too old")]
 
 
 def test_versions_that_overlap_are_never_chosen_from(spark: SparkSession) -> None:

@@ -1,0 +1,74 @@
+"""What the workers of `as_of_join` say of each fact, asked without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from cdckit.parts.instants import INSTANT
+from cdckit.query.join_search import (
+    ANY,
+    AT,
+    FORGOTTEN,
+    IS_DELETED,
+    KNOWN,
+    OVERLAP,
+    REASON,
+    SOURCE,
+    STAND,
+    UNTIL,
+    LookupRule,
+    answer_batches,
+    answer_column,
+)
+
+Row = dict[str, Any]
+_TIMES = dict.fromkeys((AT, UNTIL, KNOWN, FORGOTTEN), INSTANT)
+_LINE = pa.schema(
+    {"group": pa.int64(), "key": pa.string(), SOURCE: pa.int32(), IS_DELETED: pa.bool_(), **_TIMES}
+)
+
+
+def answered(
+    versions: Sequence[Row],
+    facts: Sequence[Row],
+    *,
+    direction: str = "backward",
+    strictly: bool = False,
+    tolerance: timedelta | None = None,
+) -> list[tuple[Row | None, str | None]]:
+    """
+    The version of each fact, and why it has none.
+
+    Args:
+        versions: With `guid`, which is their key, their interval, whether they are deleted and, where it is
+            asked what was believed, the system interval.
+        facts: With their `key`, the instant `at`, and their moment of knowledge, `known`, if that is asked.
+        direction: As for `Lookup`, like *strictly* and *tolerance*.
+    """
+    most = ANY if tolerance is None else tolerance // timedelta(microseconds=1)
+    rule = LookupRule("found", 0, direction, strictly, most, reason=True)
+    rows = [
+        {
+            "key": version["guid"],
+            SOURCE: 0,
+            IS_DELETED: version["deleted_indicator"],
+            AT: version["valid_from_timestamp"],
+            UNTIL: version["valid_to_timestamp"],
+            KNOWN: version.get("system_from_timestamp"),
+            FORGOTTEN: version.get("system_to_timestamp"),
+        }
+        for version in versions
+    ]
+    rows += [{"key": fact["key"], AT: fact["at"], KNOWN: fact.get("known")} for fact in facts]
+    line = pa.RecordBatch.from_pylist([{"group": 0, **row} for row in rows], schema=_LINE)
+    if not any("known" in fact for fact in facts):
+        line = line.drop_columns([KNOWN, FORGOTTEN])
+    [answer] = answer_batches([line], "group", ["key"], [rule])
+    said = answer.slice(len(versions)).to_pylist()
+    assert not any(row[OVERLAP] for row in said)
+    stand, reason = answer_column(STAND, 0), answer_column(REASON, 0)
+    return [(None if row[stand] is None else versions[row[stand]], row[reason]) for row in said]
