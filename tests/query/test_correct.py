@@ -70,31 +70,56 @@ def prices(history: DataFrame, gate: str = "A") -> list[tuple[int, int | None]]:
     return prices_by_gate(history)[gate]
 
 
-Corrected = Callable[..., list[tuple[int, int | None]]]
+Prices = list[tuple[int, int | None]]
+
+CORRECTIONS: dict[str, tuple[Callable[[], Any], int, int, dict[str, Any], Prices]] = {
+    "what stands without it stands again behind its end": (
+        *(lambda: {"price": 11}, 2, 4, {}),
+        [(1, 10), (2, 11), (4, 10), (5, 20), (8, None), (10, 30)],
+    ),
+    "over several versions it corrects what is there and revives nothing": (
+        *(lambda: {"price": 11}, 4, 12, {}),
+        [(1, 10), (4, 11), (8, None), (10, 11), (12, 30)],
+    ),
+    "a column corrects each version by its own value": (
+        *(lambda: {"price": F.col("price") + 1}, 4, 6, {}),
+        [(1, 10), (4, 11), (5, 21), (6, 20), (8, None), (10, 30)],
+    ),
+    "without values the entity was not there": (
+        *(lambda: None, 2, 4, {}),
+        [(1, 10), (2, None), (4, 10), (5, 20), (8, None), (10, 30)],
+    ),
+    "a priority that is said counts as it is": (
+        *(lambda: {"price": 11}, 2, 4, {"priority": -1}),
+        [(1, 10), (5, 20), (8, None), (10, 30)],
+    ),
+}
+"""By rule: the values, from and until which day, more arguments, and the prices of a gate like A then."""
 
 
-@pytest.fixture
-def corrected(said: DataFrame, history: DataFrame) -> Corrected:
-    """The prices of gate A after one correction."""
-
-    def prices_after(*periods: Any, **more: Any) -> list[tuple[int, int | None]]:
-        return prices(history_of(said, correct(history.where("gate = 'A'"), *periods, **STEWARD, **more)))
-
-    return prices_after
-
-
-def test_what_stands_without_the_correction_stands_again_behind_its_end(corrected: Corrected) -> None:
-    assert corrected({"price": 11}, day(2), day(4)) == [
-        *((1, 10), (2, 11), (4, 10), (5, 20), (8, None), (10, 30)),
+@pytest.fixture(scope="module")
+def corrected(said: DataFrame) -> dict[str, Prices]:
+    """The prices of gates like A, each corrected by one of them: one merge for all."""
+    names = F.array(*map(F.lit, CORRECTIONS))
+    gates = said.where("data.gate = 'A'").withColumn("name", F.explode(names))
+    gates = gates.withColumns(
+        {
+            "data": F.col("data").withField("gate", F.col("name")),
+            "message_id": F.concat("message_id", "name"),
+        }
+    )
+    gates = gates.drop("name").localCheckpoint()
+    history = history_of(gates).localCheckpoint()
+    right = [
+        correct(history.where(F.col("gate") == name), values(), day(begin), day(end), **STEWARD, **more)
+        for name, (values, begin, end, more, _) in CORRECTIONS.items()
     ]
+    return prices_by_gate(history_of(gates, *right))
 
 
-def test_a_period_over_several_versions_corrects_what_is_there_and_revives_nothing(
-    corrected: Corrected,
-) -> None:
-    assert corrected({"price": 11}, day(4), day(12)) == [
-        *((1, 10), (4, 11), (8, None), (10, 11), (12, 30)),
-    ]
+@pytest.mark.parametrize("rule", CORRECTIONS)
+def test_a_correction_follows_the_rule(corrected: dict[str, Prices], rule: str) -> None:
+    assert corrected[rule] == CORRECTIONS[rule][-1]
 
 
 def test_other_entities_and_other_fields_stay(said: DataFrame, history: DataFrame) -> None:
@@ -104,18 +129,6 @@ def test_other_entities_and_other_fields_stay(said: DataFrame, history: DataFram
     piers = right.where("gate = 'A' AND price = 11").select("pier", "field_provenance.pier").collect()
     assert [row[0] for row in piers] == ["x"]
     assert "anna" not in piers[0][1]["m"]
-
-
-def test_a_column_corrects_each_version_by_its_own_value(corrected: Corrected) -> None:
-    assert corrected({"price": F.col("price") + 1}, day(4), day(6)) == [
-        *((1, 10), (4, 11), (5, 21), (6, 20), (8, None), (10, 30)),
-    ]
-
-
-def test_without_values_the_entity_was_not_there(corrected: Corrected) -> None:
-    assert corrected(None, day(2), day(4)) == [
-        *((1, 10), (2, None), (4, 10), (5, 20), (8, None), (10, 30)),
-    ]
 
 
 PLAN = "gate string, at timestamp, price int"
@@ -147,11 +160,6 @@ def test_a_correction_counts_from_the_very_instant_of_what_it_corrects(
 ) -> None:
     right = correct(history.where("gate = 'B'"), {"price": 8}, day(1), **STEWARD)
     assert prices(history_of(said, right), "B") == [(1, 8)]
-
-
-def test_a_priority_that_is_said_counts_as_it_is(corrected: Corrected, history: DataFrame) -> None:
-    unheard = corrected({"price": 11}, day(2), day(4), priority=-1)
-    assert unheard == prices(history)
 
 
 def deleted(spark: SparkSession, *deletes: tuple[str, datetime]) -> DataFrame:
