@@ -148,14 +148,20 @@ def test_an_empty_history_has_no_versions(spark: SparkSession) -> None:
     assert as_of(spark.createDataFrame([], SCHEMA), at(10)).collect() == []
 
 
+@pytest.fixture(scope="module")
+def drawn(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
+    """Random changes, and the history of all of them."""
+    fields = {"h": "int", "k": "string", "a": "int", "b": "double"}
+    changes = to_dataframe(spark, random_changes(21, 200, fields), fields).localCheckpoint()
+    return changes, merge(changes, entity="thing", keys=["h", "k"]).localCheckpoint()
+
+
 @pytest.mark.parametrize("instant", INSTANTS, ids=lambda instant: instant.isoformat())
 def test_the_view_at_an_instant_knows_nothing_of_what_came_later(
-    spark: SparkSession, instant: datetime
+    drawn: tuple[DataFrame, DataFrame], instant: datetime
 ) -> None:
     """It is the current state of a history that is merged from the changes up to that instant alone."""
-    fields = {"h": "int", "k": "string", "a": "int", "b": "double"}
-    changes = to_dataframe(spark, random_changes(21, 400, fields), fields)
-    whole = merge(changes, entity="thing", keys=["h", "k"])
+    changes, whole = drawn
     early = merge(
         changes.where(F.col("effective_timestamp") <= F.lit(instant)), entity="thing", keys=["h", "k"]
     )
