@@ -47,13 +47,15 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
     """The one local session of the tests and the examples, made when the first asks for it."""
-    # To plan anew after each shuffle takes a sixth of a test's time; the soak goes as a user's work does.
-    adaptive = {ADAPTIVE: str(pytestconfig.option.tier == "soak").lower()}
-    running = cdckit.session(
-        app_name="cdckit-tests",
-        memory="2g",
-        config={"spark.master": "local[1]", "spark.sql.shuffle.partitions": "4", **adaptive},
-    )
+    # To plan anew after each shuffle takes a sixth of a test's time, and so do a third and a fourth partition
+    # beside the two that keep entities apart; the soak goes as a user's work does.
+    is_soak = pytestconfig.option.tier == "soak"
+    config = {
+        "spark.master": "local[1]",
+        "spark.sql.shuffle.partitions": "4" if is_soak else "2",
+        ADAPTIVE: str(is_soak).lower(),
+    }
+    running = cdckit.session(app_name="cdckit-tests", memory="2g", config=config)
     # Else Spark walks the stack for each RDD, to say of its jobs at which line of Spark they were begun.
     for form in ("callSite.short", "callSite.long"):
         running.sparkContext.setLocalProperty(form, "a test")
