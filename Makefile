@@ -87,7 +87,7 @@ lab: $(READY) $(CLASSES) ## Open JupyterLab on the notebooks, at their index
 	$(ARCHIVED) $(BIN)/jupyter lab --ip=$(IP) --notebook-dir=notebooks \
 	  --LabApp.default_url=/lab/tree/README.md $(AS_ROOT) $(LAB)
 
-bench: $(READY) ## Measure: ratios within one run, into benchmarks/results.json (some two hours)
+bench: $(READY) ## Measure: ratios within one run, into benchmarks/results.json and docs/limits.md (some two hours)
 	$(BIN)/python -m benchmarks
 
 bench-peers: $(READY) ## The same feed through dbt, dlt, Delta's MERGE and others, each in an environment of its own

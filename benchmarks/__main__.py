@@ -1,5 +1,5 @@
 """
-Run the benchmarks, print a table, and write benchmarks/results.json.
+Run the benchmarks, print a table, and write benchmarks/results.json and the tables of docs/limits.md.
 
     python -m benchmarks [--only demo first decode …] [--work DIR]
 
@@ -40,6 +40,7 @@ from benchmarks import (
 )
 from benchmarks.measure import PeakMemory, Result
 from cdckit import session
+from tools.site import costs
 
 HERE = Path(__file__).parent
 MEMORY = "4g"
@@ -145,6 +146,7 @@ def _save(results: list[Result]) -> None:
     kept = {entry["name"]: entry for entry in (json.loads(path.read_text()) if path.exists() else [])}
     kept.update({result.name: result.as_dict() for result in results})
     path.write_text(json.dumps(list(kept.values()), indent=2) + "\n")
+    costs.write_page()
 
 
 if __name__ == "__main__":

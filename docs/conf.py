@@ -17,7 +17,6 @@ html_title = "cdckit"
 language = "en"
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_parts"]
 
 html_theme = "furo"
 html_static_path = ["_static"]

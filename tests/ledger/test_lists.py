@@ -143,7 +143,7 @@ def test_a_column_of_times_stays_one(spark: SparkSession, tmp_path: Path) -> Non
 def test_whole_numbers_beside_floats_are_no_texts(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A gap makes floats of whole numbers in pandas: both are doubles, 30 is 30.0, and no warning says texts."""
+    """A gap makes floats of whole numbers in pandas: 30 is 30.0, and no warning speaks of texts."""
     ledger = opened(spark, tmp_path)
     ledger.apply_list(pd.DataFrame({"id": [1, 2], "price": [30, 5]}), taken_at=DAY[0])
     result = ledger.apply_list(pd.DataFrame({"id": [1, 2], "price": [30.0, 5.5]}), taken_at=DAY[1])

@@ -46,7 +46,7 @@ def test_conda_offers_what_the_project_declares(name: str) -> None:
 
 
 def test_conda_installs_every_extra_but_that_of_the_proofs() -> None:
-    """The notebooks and the demo read Avro and validate RDSS messages; `make soak` alone needs the last one."""
+    """The notebooks and the demo need them; `make soak` alone needs the last one."""
     [extras] = re.findall(r"-e \.\[(.*)\]", (ROOT / "environment.yml").read_text())
     assert set(extras.split(",")) == PROJECT["optional-dependencies"].keys() - {"soak"}
 
@@ -75,7 +75,7 @@ def test_the_tools_of_the_site_are_pinned_beside_everything_else() -> None:
 
 
 def test_the_page_of_platforms_names_what_pip_would_choose() -> None:
-    """Beside a platform's Spark every requirement is typed by hand: all but PySpark, as pyproject.toml has them."""
+    """Beside a platform's Spark all requirements but PySpark are typed, as pyproject.toml has them."""
     page = (ROOT / "docs/on-a-platform.md").read_text()
     [block] = re.findall(r"```text\n(pip install \"pandas.*?)```", page, flags=re.DOTALL)
     lines = [re.findall(r'"([^"]+)"', line) for line in block.splitlines() if "--no-deps" not in line]

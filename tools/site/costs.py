@@ -1,8 +1,13 @@
-"""What things cost, from `benchmarks/results.json`; and limits, from the constants that set them."""
+"""
+What things cost, from `benchmarks/results.json`; and limits, from the constants that set them.
+
+    python -m tools.site.costs        writes both into the page of limits and costs
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -15,6 +20,10 @@ ROOT = Path(__file__).parents[2]
 
 RESULTS = ROOT / "benchmarks/results.json"
 
+PAGE = ROOT / "docs/limits.md"
+
+_TABLES = re.compile(r"(<!-- (limits|costs): [^\n]*-->\n\n).*?\n\n(<!-- end -->)", flags=re.DOTALL)
+
 TOLD = ROOT / "docs/costs.toml"
 """By subject, the results that the page tells, and what was measured; all others stand below by name."""
 
@@ -26,6 +35,17 @@ LIMITS: dict[str, int] = {
     "Types that it may have, once its names are replaced by what they stand for": schema.MAX_NODES,
     "Bytes that one Avro message may become beyond its own": decoding.MAX_MADE_OF_ONE,
 }
+
+
+def with_tables(text: str) -> str:
+    """The page, with its tables as they are now."""
+    made = {"limits": limits, "costs": costs}
+    return _TABLES.sub(lambda found: f"{found[1]}{made[found[2]]()}\n\n{found[3]}", text)
+
+
+def write_page() -> None:
+    """Write the tables into the page of limits and costs."""
+    PAGE.write_text(with_tables(PAGE.read_text()))
 
 
 def costs() -> str:
@@ -42,13 +62,12 @@ def _tables(results: dict[str, dict[str, Any]]) -> str:
     }
     lines = []
     for subject, listed in subjects.items():
-        lines += [f"### {subject}", "", "| what | figure | aim | seconds |", "|---|---:|---|---:|"]
-        lines += [
-            f"| {told.get(name, f'`{name}`')} | {_figure(result)} | {_aim(result)} | {_seconds(result)} |"
-            for name, result in listed.items()
-        ]
+        lines += [f"### {subject}", "", "| what | figure | aim | seconds | GB |", "|---|---:|---|---:|---:|"]
+        for name, result in listed.items():
+            cells = (_figure(result), _aim(result), _seconds(result), _memory(result))
+            lines.append(f"| {told.get(name, f'`{name}`')} | {' | '.join(cells)} |")
         lines.append("")
-    return "\n".join(lines)
+    return "\n".join(lines[:-1])
 
 
 def limits() -> str:
@@ -77,5 +96,14 @@ def _seconds(result: dict[str, Any]) -> str:
     return _number(result["seconds"]) if result["seconds"] else ""
 
 
+def _memory(result: dict[str, Any]) -> str:
+    megabytes = result["peak_memory_mb"]
+    return f"{megabytes / 1000:.1f}" if megabytes else ""
+
+
 def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:,.2f}"
+
+
+if __name__ == "__main__":
+    write_page()

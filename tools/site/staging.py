@@ -11,7 +11,7 @@ from functools import cache
 from os.path import relpath
 from pathlib import Path
 
-from tools.site import assistants, costs, reference
+from tools.site import assistants, reference
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -33,9 +33,6 @@ def stage(folder: Path) -> None:
         (folder / name).write_text(with_index(text, SEARCHED.get(str(name.with_suffix("")), [])))
     shutil.copytree(ROOT / "images", folder / "images")
     _stage_notebooks(folder / "notebooks")
-    (folder / "_parts").mkdir()
-    (folder / "_parts/costs.md").write_text(costs.costs())
-    (folder / "_parts/limits.md").write_text(costs.limits())
     listed = reference.pages()
     (folder / "reference").mkdir()
     for page in listed:
