@@ -166,7 +166,7 @@ class Ledger:
             InvalidArgument: There is no such commit, `vacuum` has deleted its files, or *timestamp* is naive.
             OtherKind: The store is not this ledger's.
         """
-        snapshot = self.store.snapshot(version, timestamp, function="at_commit")
+        snapshot = self.store.snapshot(version, timestamp)
         return View(snapshot, self._stored_kind(snapshot))
 
     def history_changes(self, since: int, until: int | None = None) -> DataFrame:

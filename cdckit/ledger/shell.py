@@ -37,7 +37,6 @@ from cdckit.model.records import RECORD_COLUMNS
 from cdckit.outputs.scd import scd_type_2
 from cdckit.parts.arguments import require_batch_id, require_instant
 from cdckit.parts.calls import checked_calls
-from cdckit.parts.public_calls import called_function
 from cdckit.parts.values import time_between
 from cdckit.parts.workers import compute_once, describe_step
 from cdckit.store import Snapshot, Store, Transaction
@@ -117,7 +116,7 @@ class Settings(ABC):
         note = read_note(tables, self.note_key, self.noted)
         if note != self.noted:
             needed = f"those by which the tables were made, {note}; `rebuild` goes by new ones"
-            raise InvalidArgument("receive", "settings", needed, self.noted)
+            raise InvalidArgument(None, "settings", needed, self.noted)
 
 
 class Ledgers(dict[str, View]):
@@ -524,11 +523,9 @@ class Shell(ABC):
         """The ledger of that name."""
         return self._ledgers(tables)[name]
 
-    def _snapshot(
-        self, version: int | None = None, timestamp: datetime | None = None, *, function: str | None = None
-    ) -> Snapshot:
+    def _snapshot(self, version: int | None = None, timestamp: datetime | None = None) -> Snapshot:
         """The tables at one commit, the newest without arguments."""
-        snapshot = self.store.snapshot(version, timestamp, function=called_function(function))
+        snapshot = self.store.snapshot(version, timestamp)
         require_kind(snapshot, self.kind)
         return snapshot
 
@@ -551,15 +548,13 @@ class Shell(ABC):
         work: Callable[[Transaction], WorkResult | None],
         batch: str | int | None = None,
         content: DataFrame | None = None,
-        *,
-        function: str = "receive",
     ) -> ReceiveResult:
         """
         Commit what *work* does to the newest tables, unless that is nothing.
 
         With a *batch* id its *content* tells whether it is the same batch that comes again.
         """
-        key = require_batch_id(batch, function=function)
+        key = require_batch_id(batch)
         digest = None
         if key is not None and content is not None:
             # A hash passes over nulls: a key without a value is not a value without a key.

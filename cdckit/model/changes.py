@@ -206,9 +206,9 @@ _NOT_A_HISTORY = (
 )
 
 
-def require_changes(changes: DataFrame, *, function: str | None = None) -> None:
+def require_changes(changes: DataFrame) -> DataFrame:
     """
-    Raise unless *changes* has the columns of a table of changes (see `CHANGE_SCHEMA`).
+    The changes themselves; raises unless they have the columns of such a table (see `CHANGE_SCHEMA`).
 
     Raises:
         MissingColumns: A column is not there.
@@ -217,16 +217,17 @@ def require_changes(changes: DataFrame, *, function: str | None = None) -> None:
     """
     is_history = isinstance(changes, DataFrame) and {VALID_FROM, DELETED} <= set(changes.columns)
     remedy = _NOT_A_HISTORY if is_history else _HOW_TO_MAKE
-    require_types(changes, CHANGE_SCHEMA, function=function, remedy=remedy)
-    data = require_struct(changes, "data", function=function)
+    require_types(changes, CHANGE_SCHEMA, remedy=remedy)
+    data = require_struct(changes, "data")
     require_distinct_fields(data.fieldNames())
-    carried = require_struct(changes, "carried", function=function)
+    carried = require_struct(changes, "carried")
     needed = T.StructType([T.StructField(name, T.BooleanType()) for name in data.fieldNames()])
     if carried.simpleString() != needed.simpleString():
-        raise WrongColumnType(function, "carried", needed.simpleString(), carried.simpleString())
+        raise WrongColumnType(None, "carried", needed.simpleString(), carried.simpleString())
     for name, kind in ((UNTIL, T.TimestampType()), (REJECT, REJECT_SCHEMA)):
         if name in changes.columns:
-            require_type(changes, name, kind, function=function)
+            require_type(changes, name, kind)
+    return changes
 
 
 def require_moves(changes: DataFrame, keys: Sequence[str]) -> None:
@@ -329,9 +330,9 @@ def statement_columns(
     """
     for argument, text in (("by", by), ("reason", reason), ("source", source)):
         require_name(text, argument)
-    said_at = datetime.now(UTC) if received_at is None else received_at
-    instant = require_instant(said_at, "received_at")
-    clock = said_at.astimezone(UTC).replace(tzinfo=None).isoformat(" ")
+    stated_at = datetime.now(UTC) if received_at is None else received_at
+    instant = require_instant(stated_at, "received_at")
+    clock = stated_at.astimezone(UTC).replace(tzinfo=None).isoformat(" ")
     return [
         operation.alias("operation"),
         start.alias("effective_timestamp"),

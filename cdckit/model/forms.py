@@ -31,23 +31,18 @@ def history_with(*columns: str, free: Sequence[str] = ()) -> Form:
 def beliefs_with(*columns: str) -> Form:
     """A table that `bitemporal` returned, with these of the standard columns."""
 
-    def check(table: Any, argument: str) -> Any:
-        return require_bitemporal(table, *columns)
-
-    return Form(check, "MissingColumns, WrongColumnType: {} is not what `bitemporal` returns")
-
-
-def _check_changes(changes: Any, argument: str) -> Any:
-    require_changes(changes)
-    return changes
+    return Form(
+        lambda table, _: require_bitemporal(table, *columns),
+        "MissingColumns, WrongColumnType: {} is not what `bitemporal` returns",
+    )
 
 
-def _check_records(records: Any, argument: str) -> Any:
-    return require_records(records)
-
-
-RECORDS = Form(_check_records, "MissingColumns, WrongColumnType: {} are no records")
-CHANGES = Form(_check_changes, "MissingColumns, WrongColumnType: {} is no table of changes")
+RECORDS = Form(
+    lambda records, _: require_records(records), "MissingColumns, WrongColumnType: {} are no records"
+)
+CHANGES = Form(
+    lambda changes, _: require_changes(changes), "MissingColumns, WrongColumnType: {} is no table of changes"
+)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -121,7 +121,7 @@ def with_open_ends(frame: DataFrame, column: str = VALID_TO) -> DataFrame:
     return frame.withColumn(column, F.nullif(F.col(quoted(column)), marker))
 
 
-def require_history(history: DataFrame, *columns: str, function: str | None = None) -> DataFrame:
+def require_history(history: DataFrame, *columns: str) -> DataFrame:
     """
     The history, in which an open end is null, whatever stood for it.
 
@@ -133,11 +133,11 @@ def require_history(history: DataFrame, *columns: str, function: str | None = No
         MissingColumns, WrongColumnType: A column is not there, or has another type.
         InvalidArgument: *history* is what `bitemporal` returns, whole.
     """
-    require_columns(history, columns, function=function, remedy=_remedy(history))
-    require_types(history, standard_columns(*columns), function=function)
+    require_columns(history, columns, remedy=_remedy(history))
+    require_types(history, standard_columns(*columns))
     if is_bitemporal(history):
         needed = "what was believed at one moment: keep_known(table, at) gives it from a bitemporal table"
-        raise InvalidArgument(function, "history", needed, [SYSTEM_FROM, SYSTEM_TO])
+        raise InvalidArgument(None, "history", needed, [SYSTEM_FROM, SYSTEM_TO])
     return with_open_ends(history) if VALID_TO in history.columns else history
 
 
@@ -165,11 +165,11 @@ def require_bitemporal(table: DataFrame, *columns: str) -> DataFrame:
     return with_open_ends(with_open_ends(table) if VALID_TO in table.columns else table, SYSTEM_TO)
 
 
-def require_free(history: DataFrame, column: str, *, function: str | None = None) -> None:
+def require_free(history: DataFrame, column: str) -> None:
     """Raise `InvalidArgument` if *history* has a column of that name, in any case: it would be lost."""
     taken = [name for name in history.columns if name.lower() == column]
     if taken:
-        raise InvalidArgument(function, "history", f"free of a column {column}: rename it first", taken)
+        raise InvalidArgument(None, "history", f"free of a column {column}: rename it first", taken)
 
 
 class UnfitHistory(tables.UnfitCall):

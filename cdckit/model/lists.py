@@ -139,9 +139,9 @@ def compare_lists(
     is_new = ~unchanged if compared else F.lit(True)
     ends = F.col("next_taken").isNotNull() & ~goes_on
     says = once.withColumns({"follows": follows, "is_new": is_new, "ends": ends})
-    both = F.array(F.when(F.col("is_new"), stated), F.when(F.col("ends"), withdrawn))
+    outcomes = F.array(F.when(F.col("is_new"), stated), F.when(F.col("ends"), withdrawn))
     statements = says.select(
-        "source", F.explode(F.filter(both, lambda column: column.isNotNull())).alias("said")
+        "source", F.explode(F.filter(outcomes, lambda column: column.isNotNull())).alias("said")
     )
     return _as_changes(statements.select("source", "said.*"))
 

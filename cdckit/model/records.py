@@ -49,7 +49,7 @@ _HOW_TO_READ = (
 )
 
 
-def require_records(records: DataFrame, *, function: str | None = None) -> DataFrame:
+def require_records(records: DataFrame) -> DataFrame:
     """
     Put all columns of `RECORD_SCHEMA` into their types; more columns are fine.
 
@@ -60,7 +60,7 @@ def require_records(records: DataFrame, *, function: str | None = None) -> DataF
         WrongColumnType: A column has another type.
     """
     needed = [name for name in RECORD_COLUMNS if name not in _USUAL]
-    require_columns(records, needed, function=function, remedy=_HOW_TO_READ)
+    require_columns(records, needed, remedy=_HOW_TO_READ)
     added = {
         name: F.lit(value).cast(RECORD_SCHEMA[name].dataType)
         for name, value in _USUAL.items()
@@ -73,7 +73,7 @@ def require_records(records: DataFrame, *, function: str | None = None) -> DataF
         if kinds.get(name, kind) != kind and isinstance(kinds[name], T.IntegralType)
     }
     whole = records.withColumns({**added, **cast}) if added or cast else records
-    require_types(whole, RECORD_SCHEMA, function=function)
+    require_types(whole, RECORD_SCHEMA)
     return whole
 
 

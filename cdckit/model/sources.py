@@ -157,8 +157,8 @@ def _rename_move(
         )
         return F.struct(*renamed).alias(side)
 
-    both = F.struct(F.col(f"{MOVED}.id"), key("old_key"), key("new_key"))
-    return F.when(F.col(MOVED).isNotNull(), both)
+    move = F.struct(F.col(f"{MOVED}.id"), key("old_key"), key("new_key"))
+    return F.when(F.col(MOVED).isNotNull(), move)
 
 
 def _needed_fields(name: str, wording: FieldRule, names_there: list[str]) -> list[str]:

@@ -138,8 +138,8 @@ def unite(given: Sequence[DataFrame], *, as_text: bool = True) -> DataFrame:
             type_ = fields.setdefault(column.name, column.dataType)
             common = common_spark_type(type_, column.dataType, as_double=True)
             if common is None or (not as_text and is_made_text(common, type_, column.dataType)):
-                both = f"{type_.simpleString()} in one and {column.dataType.simpleString()} in another"
-                raise WrongColumnType(None, f"data.{column.name}", _ONE_TYPE, both, _CAST)
+                type_names = f"{type_.simpleString()} in one and {column.dataType.simpleString()} in another"
+                raise WrongColumnType(None, f"data.{column.name}", _ONE_TYPE, type_names, _CAST)
             fields[column.name] = common
     require_distinct_fields(fields)
     metadata = untyped | _lacking_fields(tables, fields) | (note_empty(empty) if empty else {})

@@ -56,72 +56,67 @@ def wrong_type(column: str, needed: str, found: str, remedy: str | None = None) 
     return WrongColumnType(None, column, needed, found, remedy)
 
 
-Call = Callable[[str], str]
-"""The call that a function was asked by, given how an instant of it would be said."""
+def require_instant(at: datetime, argument: str) -> Column:
+    """The instant as a column; raises `InvalidArgument` for a naive datetime: no instant without its zone."""
+    return F.timestamp_micros(F.lit(microseconds(at, argument)))
 
 
-def require_instant(
-    at: datetime, argument: str, *, function: str | None = None, call: Call | None = None
-) -> Column:
+def microseconds(at: datetime, argument: str, *, call: Callable[[str], str] | None = None) -> int:
     """
-    The instant as a column; raises `InvalidArgument` for a naive datetime: no instant without its zone.
-
-    *call* writes the example of the error: by default, one in which *argument* is all there is.
-    """
-    return F.timestamp_micros(F.lit(microseconds(at, argument, function=function, call=call)))
-
-
-def microseconds(
-    at: datetime, argument: str, *, function: str | None = None, call: Call | None = None
-) -> int:
-    """
-    The instant as microseconds since 1970.
+    The instant as microseconds since 1970; *call* writes the example of the error.
 
     Not by Spark's own literal, which counts instants before 1582 by another calendar.
     """
     if not instants.is_datetime(at) or at.utcoffset() is None:
         needed, example = "an aware datetime (one with tzinfo)", None
         if call is not None or argument.isidentifier():
-            written = (call or partial(_call_with, argument, function, at))(instants.instant_literal(at))
+            written = (call or partial(_call_with, argument, at))(instants.instant_literal(at))
             example = written and f"{written}  # or in another zone"
-        raise InvalidArgument(function, argument, needed, at, example)
+        raise InvalidArgument(None, argument, needed, at, example)
     if not instants.is_within_years(at):
-        raise InvalidArgument(function, argument, "in the years 1 to 9999, in UTC", at)
+        raise InvalidArgument(None, argument, "in the years 1 to 9999, in UTC", at)
     return instants.microseconds(at)
 
 
-def _call_with(argument: str, function: str | None, at: object, literal: str) -> str | None:
+def _call_with(argument: str, at: object, literal: str) -> str | None:
     """The call under way with *literal* for *at*, if that is the argument; or one without other arguments."""
     call = UNDER_WAY.get()
-    arguments = {} if function is not None or call is None else {**call.by_place, **call.by_name}
+    arguments = {} if call is None else {**call.by_place, **call.by_name}
     if call is None or argument not in arguments:
-        return f"{called_function(function)}({argument}={literal})"
+        return f"{called_function()}({argument}={literal})"
     return call.written({argument: literal}) if arguments[argument] is at else None
 
 
-def require_period(
-    start: datetime, end: datetime | None, *, function: str | None = None
-) -> tuple[Column, Column]:
+def require_period(start: datetime, end: datetime | None) -> tuple[Column, Column]:
     """Start and end of a half-open period as columns; an end of None is open, a null column."""
-    first = microseconds(start, "start", function=function)
+    first = microseconds(start, "start")
     if end is None:
         return F.timestamp_micros(F.lit(first)), F.lit(None).cast("timestamp_ltz")
-    last = microseconds(end, "end", function=function)
+    last = microseconds(end, "end")
     # As Spark has them: datetimes of one zone compare by wall clocks, and those of pandas have nanoseconds.
     if last <= first:
-        raise InvalidArgument(function, "end", f"after start, {start.isoformat()}", end.isoformat())
+        raise InvalidArgument(None, "end", f"after start, {start.isoformat()}", end.isoformat())
     return F.timestamp_micros(F.lit(first)), F.timestamp_micros(F.lit(last))
 
 
-def require_fields(
-    fields: Iterable[str], choices: Sequence[str], argument: str, *, function: str | None = None
-) -> list[str]:
+def require_fields(fields: Iterable[str], choices: Sequence[str], argument: str) -> list[str]:
     """The fields as a list; raises `InvalidArgument` for none, for one twice, for one that is not known."""
     names = listed(fields)
     if not names or set(names) - set(choices) or len(set(names)) != len(names):
         needed = f"one or more fields among {', '.join(choices)}"
-        raise InvalidArgument(function, argument, needed, names, remedy=suggest_names(names, choices))
+        raise InvalidArgument(None, argument, needed, names, remedy=suggest_names(names, choices))
     return names
+
+
+def with_number(number: int, noun: str) -> str:
+    """
+    So many of what a noun says, in words.
+
+    >>> with_number(1, "row"), with_number(1200, "entity")
+    ('1 row', '1,200 entities')
+    """
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    return f"{number:,} {noun if number == 1 else plural}"
 
 
 def listed(names: str | Iterable[str]) -> list[str]:
@@ -140,7 +135,7 @@ def both_sides(on: str | Iterable[str] | Mapping[str, str]) -> tuple[list[str], 
     return listed(on), listed(on)
 
 
-def require_keys(keys: Sequence[str], choices: Sequence[str], *, function: str | None = None) -> list[str]:
+def require_keys(keys: Sequence[str], choices: Sequence[str]) -> list[str]:
     """
     The key fields as a list; raises `InvalidArgument` for a text, for none, for one twice or not known.
 
@@ -150,14 +145,14 @@ def require_keys(keys: Sequence[str], choices: Sequence[str], *, function: str |
     if not listed or [name for name in listed if name not in choices] or len(set(listed)) != len(listed):
         needed = f"a list of distinct fields among {', '.join(choices)}"
         close = f"Say keys={[keys]!r}." if keys in choices else suggest_names(listed or [keys], choices)
-        raise InvalidArgument(function, "keys", needed, keys, remedy=close)
+        raise InvalidArgument(None, "keys", needed, keys, remedy=close)
     return listed
 
 
-def require_name(name: str, argument: str, *, function: str | None = None) -> str:
+def require_name(name: str, argument: str) -> str:
     """The name itself; raises `InvalidArgument` for what is no text, and for the empty one."""
     if not isinstance(name, str) or not name:
-        raise InvalidArgument(function, argument, "a name: a text that is not empty", name)
+        raise InvalidArgument(None, argument, "a name: a text that is not empty", name)
     return name
 
 
@@ -184,58 +179,52 @@ class StreamBatch(str):
         return self.stream, self.number
 
 
-def require_batch_id(batch: str | int | None, *, function: str | None = None) -> str | None:
+def require_batch_id(batch: str | int | None) -> str | None:
     """The id of a batch as text, None for no batch; raises `InvalidArgument` for an empty text."""
     if batch is None or (isinstance(batch, str | int) and not isinstance(batch, bool) and batch != ""):
         return str(batch) if isinstance(batch, int) else batch
-    raise InvalidArgument(function, "batch", "a text or a number", batch)
+    raise InvalidArgument(None, "batch", "a text or a number", batch)
 
 
-def require_flag(flag: bool, argument: str, *, function: str | None = None) -> bool:
+def require_flag(flag: bool, argument: str) -> bool:
     """The flag itself; raises `InvalidArgument` for all but True and False: "no" would count as yes."""
     if not isinstance(flag, bool):
-        raise InvalidArgument(function, argument, "True or False", flag)
+        raise InvalidArgument(None, argument, "True or False", flag)
     return flag
 
 
-def require_int(
-    number: int, argument: str, *, function: str | None = None, example: str | None = None
-) -> int:
+def require_int(number: int, argument: str, *, example: str | None = None) -> int:
     """The number itself; raises `InvalidArgument` for what a column of the type int cannot hold."""
     if not isinstance(number, Integral) or isinstance(number, bool) or int(number) not in _INTS:
         needed = f"a whole number from {_INTS[0]} to {_INTS[-1]}"
-        raise InvalidArgument(function, argument, needed, number, example)
+        raise InvalidArgument(None, argument, needed, number, example)
     return int(number)
 
 
 _INTS = range(-(2**31), 2**31)
 
 
-def require_instants(
-    frame: DataFrame, at: datetime | Column, argument: str, *, function: str | None = None
-) -> Column:
+def require_instants(frame: DataFrame, at: datetime | Column, argument: str) -> Column:
     """*at* as a column; raises `WrongColumnType` for a column over *frame* of anything but timestamps."""
     if not isinstance(at, Column):
-        return require_instant(at, argument, function=function)
+        return require_instant(at, argument)
     kind = frame.select(at.alias("at")).schema["at"].dataType
     if not isinstance(kind, T.TimestampType):
-        raise WrongColumnType(function, argument, "timestamp", kind.simpleString())
+        raise WrongColumnType(None, argument, "timestamp", kind.simpleString())
     return at
 
 
-def require_columns(
-    frame: DataFrame, columns: Iterable[str], *, function: str | None = None, remedy: str | None = None
-) -> None:
+def require_columns(frame: DataFrame, columns: Iterable[str], *, remedy: str | None = None) -> None:
     """
     Raise `MissingColumns` unless *frame* has all of *columns*; `InvalidArgument` if it is no DataFrame.
 
     *remedy* is the sentence that says what makes such a table.
     """
     if not isinstance(frame, DataFrame):
-        raise InvalidArgument(function, "its table", "a DataFrame of Spark", *_describe_frame(frame, remedy))
+        raise InvalidArgument(None, "its table", "a DataFrame of Spark", *_describe_frame(frame, remedy))
     missing = [column for column in columns if column not in frame.columns]
     if missing:
-        raise MissingColumns(function, missing, frame.columns, remedy)
+        raise MissingColumns(None, missing, frame.columns, remedy)
 
 
 def _describe_frame(frame: object, remedy: str | None) -> tuple[object, None, str | None]:
@@ -255,60 +244,51 @@ def _describe_frame(frame: object, remedy: str | None) -> tuple[object, None, st
     )
 
 
-def require_types(
-    frame: DataFrame, needed: T.StructType, *, function: str | None = None, remedy: str | None = None
-) -> None:
+def require_types(frame: DataFrame, needed: T.StructType, *, remedy: str | None = None) -> None:
     """Raise unless *frame* has the columns of *needed* in their types, nullable or not."""
-    require_columns(frame, needed.fieldNames(), function=function, remedy=remedy)
+    require_columns(frame, needed.fieldNames(), remedy=remedy)
     for field in needed.fields:
-        require_type(frame, field.name, field.dataType, function=function)
+        require_type(frame, field.name, field.dataType)
 
 
-def require_type(frame: DataFrame, column: str, needed: T.DataType, *, function: str | None = None) -> None:
+def require_type(frame: DataFrame, column: str, needed: T.DataType) -> None:
     """Raise `WrongColumnType` unless *column* has the type *needed*, nullable or not."""
     kind = frame.schema[column].dataType
     # simpleString leaves nullability out: a source that promises more than is needed is welcome.
     if kind.simpleString() != needed.simpleString():
-        raise WrongColumnType(function, column, needed.simpleString(), kind.simpleString())
+        raise WrongColumnType(None, column, needed.simpleString(), kind.simpleString())
 
 
-def require_alike(
-    frame: DataFrame, column: str, other: DataFrame, like: str, where: str, *, function: str | None = None
-) -> None:
+def require_alike(frame: DataFrame, column: str, other: DataFrame, like: str, where: str) -> None:
     """Raise `WrongColumnType` unless *column* has the type that *like* has in the *other* table."""
     needed, kind = other.schema[like].dataType.simpleString(), frame.schema[column].dataType
     if needed != kind.simpleString():
         remedy = WHOLE_KEYS if isinstance(kind, T.FractionalType) else None
-        raise WrongColumnType(function, column, f"{needed}, like {like} {where}", kind.simpleString(), remedy)
+        raise WrongColumnType(None, column, f"{needed}, like {like} {where}", kind.simpleString(), remedy)
 
 
-def require_struct(frame: DataFrame, column: str, *, function: str | None = None) -> T.StructType:
+def require_struct(frame: DataFrame, column: str) -> T.StructType:
     """The struct type of *column*; raises `MissingColumns` or `WrongColumnType` without one."""
-    require_columns(frame, [column], function=function)
+    require_columns(frame, [column])
     kind = frame.schema[column].dataType
     if not isinstance(kind, T.StructType):
-        raise WrongColumnType(function, column, "a struct", kind.simpleString())
+        raise WrongColumnType(None, column, "a struct", kind.simpleString())
     return kind
 
 
-def require_batch(frame: DataFrame, argument: str, instead: str, *, function: str | None = None) -> None:
+def require_batch(frame: DataFrame, argument: str, instead: str) -> None:
     """Raise `InvalidArgument` for a stream, where all rows must be there at once; *instead* names the way."""
     if frame.isStreaming:
-        raise InvalidArgument(function, argument, f"a batch of rows; of a stream, {instead}", "a stream")
+        raise InvalidArgument(None, argument, f"a batch of rows; of a stream, {instead}", "a stream")
 
 
-def require_distinct(frame: DataFrame, argument: str, *, function: str | None = None) -> None:
+def require_distinct(frame: DataFrame, argument: str) -> None:
     """Raise `InvalidArgument` if two columns have one name, be it in another case."""
-    require_distinct_names(frame.columns, argument, function=function)
-
-
-def require_distinct_names(columns: Iterable[str], argument: str, *, function: str | None = None) -> None:
-    """Raise `InvalidArgument` if two of the names are one, be it in another case."""
     names: dict[str, str] = {}
-    for name in columns:
+    for name in frame.columns:
         if name.lower() in names:
             needed = "of columns that differ in more than case"
-            raise InvalidArgument(function, argument, needed, [names[name.lower()], name])
+            raise InvalidArgument(None, argument, needed, [names[name.lower()], name])
         names[name.lower()] = name
 
 

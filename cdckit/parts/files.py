@@ -7,6 +7,7 @@ from pathlib import Path
 
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import nearest_name
+from cdckit.parts.calls import takes
 
 _PACKAGE = Path(__file__).parents[1]
 # In a checkout they lie beside the package; a wheel carries them within it (see pyproject.toml).
@@ -14,6 +15,7 @@ _SAMPLES = (_PACKAGE / "data" / "samples", _PACKAGE.parent / "data" / "samples")
 _EXPECTATIONS = (_PACKAGE / "data" / "expectations", _PACKAGE.parent / "expectations")
 
 
+@takes()
 def samples(name: str = "") -> str:
     """
     The path of sample files that come with cdckit, wherever it is installed.
@@ -31,9 +33,10 @@ def samples(name: str = "") -> str:
     >>> samples("replicate/*.parquet").endswith("data/samples/replicate/*.parquet")
     True
     """
-    return _path_below(_SAMPLES, name, function="samples")
+    return _path_below(_SAMPLES, name)
 
 
+@takes()
 def expectations(name: str = "") -> str:
     """
     The path of the Great Expectations suites that come with cdckit, or of one of them.
@@ -52,10 +55,10 @@ def expectations(name: str = "") -> str:
     >>> expectations("history.json").endswith("expectations/history.json")
     True
     """
-    return _path_below(_EXPECTATIONS, name, function="expectations")
+    return _path_below(_EXPECTATIONS, name)
 
 
-def _path_below(folders: tuple[Path, ...], name: str, *, function: str) -> str:
+def _path_below(folders: tuple[Path, ...], name: str) -> str:
     folder = next((folder for folder in folders if folder.is_dir()), folders[0])
     # Python knows no names in braces, which Spark does.
     outside = Path(name).is_absolute() or ".." in Path(name).parts
@@ -64,5 +67,5 @@ def _path_below(folders: tuple[Path, ...], name: str, *, function: str) -> str:
         close = nearest_name(name, paths)
         top = [path for path in paths if "/" not in path]
         remedy = f"There are {', '.join(top)}." if close is None else f"Is it {close!r}?"
-        raise InvalidArgument(function, "name", f"a file below {folder.name}", name, remedy=remedy)
+        raise InvalidArgument(None, "name", f"a file below {folder.name}", name, remedy=remedy)
     return f"{folder.as_posix()}/{name}" if name else folder.as_posix()

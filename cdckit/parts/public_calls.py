@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import NamedTuple
 
@@ -46,6 +46,11 @@ def called(function: str) -> Iterator[None]:
         yield
     finally:
         UNDER_WAY.reset(token)
+
+
+def called_or(function: str) -> AbstractContextManager[None]:
+    """Let errors name *function* where no call of another one is under way: for what is its inside, too."""
+    return called(function) if UNDER_WAY.get() is None else nullcontext()
 
 
 def literal(name: str, value: object) -> str:

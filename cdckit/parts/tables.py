@@ -45,14 +45,13 @@ class UnfitCall(CdcError, ValueError):
 
 
 class Call:
-    """A call of *function* about a table, and all that is wrong with it."""
+    """A call about a table, and all that is wrong with it."""
 
     unfit: ClassVar[type[UnfitCall]]
     kind: ClassVar[str]
     """What a name stands for: a column, or a field."""
 
-    def __init__(self, function: str | None = None) -> None:
-        self.function = called_function(function)
+    def __init__(self) -> None:
         self.wrong: list[str] = []
 
     def refuse(self, sentence: str) -> None:
@@ -77,7 +76,7 @@ class Call:
     def require_sound(self, values: Iterable[str]) -> None:
         """Raise with all that was found wrong, if anything was; *found* are the columns that there are."""
         if self.wrong:
-            raise self.unfit(self.function, self.wrong, list(values))
+            raise self.unfit(None, self.wrong, list(values))
 
 
 class ArrowStream(Protocol):
@@ -115,7 +114,7 @@ def with_whole_keys(frame: AnyTable, keys: Collection[str]) -> AnyTable:
     return frame.astype(dict.fromkeys(floats, "Int64")) if floats else frame
 
 
-def as_spark(spark: SparkSession, frame: AnyTable, *, function: str | None = None) -> DataFrame:
+def as_spark(spark: SparkSession, frame: AnyTable) -> DataFrame:
     """
     The table as Spark's; raises `InvalidArgument` for what is none, or has two columns of one name.
 
@@ -126,24 +125,24 @@ def as_spark(spark: SparkSession, frame: AnyTable, *, function: str | None = Non
     (`ArrowStream`), in which NaN is a value and no null.
     """
     if has_order(frame):
-        return spark.createDataFrame(as_arrow(frame, function=function))
-    return spark_table(frame, function=function)
+        return spark.createDataFrame(as_arrow(frame))
+    return spark_table(frame)
 
 
 _NEEDED = "a DataFrame of Spark or of pandas, or what speaks Arrow's stream (polars, DuckDB, pyarrow, ibis)"
 
 
-def spark_table(frame: object, *, function: str | None = None) -> DataFrame:
+def spark_table(frame: object) -> DataFrame:
     """A table that is Spark's already, as `as_spark` says."""
     if not isinstance(frame, DataFrame):
         is_lazy = type(frame).__name__ == "LazyFrame"
         remedy = "It is a plan without rows: give what `frame.collect()` returns." if is_lazy else None
-        raise InvalidArgument(function, "its table", _NEEDED, frame, remedy=remedy)
-    require_distinct(frame.columns, function=function)
+        raise InvalidArgument(None, "its table", _NEEDED, frame, remedy=remedy)
+    require_distinct(frame.columns)
     return frame
 
 
-def require_types_of_histories(frame: DataFrame, *, function: str | None = None) -> None:
+def require_types_of_histories(frame: DataFrame) -> None:
     """Raise `InvalidArgument` for columns of types that workers are not given, or that have no text."""
     wrong = {
         field.name: field.dataType.simpleString()
@@ -153,7 +152,7 @@ def require_types_of_histories(frame: DataFrame, *, function: str | None = None)
     if wrong:
         texts = ", ".join(f"{name!r}: F.col({quoted(name)!r}).cast('string')" for name in wrong)
         raise InvalidArgument(
-            function, "its table", "of columns in types that a history can have",
+            None, "its table", "of columns in types that a history can have",
             [f"{name} ({kind})" for name, kind in wrong.items()],
             remedy=f"Perhaps as texts: `frame.withColumns({{{texts}}})` in Spark.",
         )  # fmt: skip
@@ -166,7 +165,7 @@ def _is_of_histories(kind: T.DataType) -> bool:
         return False
 
 
-def require_distinct(columns: Collection[str], *, function: str | None = None) -> None:
+def require_distinct(columns: Collection[str]) -> None:
     """Raise `InvalidArgument` where two columns have one name, or names that differ in case alone."""
     lower = [name.lower() for name in columns]
     twice = [name for name in columns if lower.count(name.lower()) > 1]
@@ -176,7 +175,7 @@ def require_distinct(columns: Collection[str], *, function: str | None = None) -
             name if number == 1 else f"{name}_{number}" for name, number in zip(columns, numbers, strict=True)
         ]
         raise InvalidArgument(
-            function, "its table", "of columns that differ in more than case", list(columns),
+            None, "its table", "of columns that differ in more than case", list(columns),
             remedy=f"There is {' and '.join(dict.fromkeys(map(str.lower, twice)))} twice; rename one: "
             f"`frame.columns = {renamed!r}` in pandas, `frame.toDF(*{renamed!r})` in Spark.",
         )  # fmt: skip
@@ -203,22 +202,20 @@ def without_void(frame: DataFrame) -> DataFrame:
     return frame.withColumns(typed) if typed else frame
 
 
-def as_arrow(frame: pd.DataFrame | ArrowStream, *, function: str | None = None) -> pa.Table:
+def as_arrow(frame: pd.DataFrame | ArrowStream) -> pa.Table:
     """The columns of a table whose rows have an order in types that Spark has, as `as_spark` says."""
-    return as_arrow_with_digits(frame, function=function)[0]
+    return as_arrow_with_digits(frame)[0]
 
 
-def as_arrow_with_digits(
-    frame: pd.DataFrame | ArrowStream, *, function: str | None = None
-) -> tuple[pa.Table, dict[str, list[str | None]]]:
+def as_arrow_with_digits(frame: pd.DataFrame | ArrowStream) -> tuple[pa.Table, dict[str, list[str | None]]]:
     """
     The same, and by column of nanoseconds what is cut of them, as digits without zeros at their end.
 
-    >>> as_arrow_with_digits(pd.DataFrame({"at": [pd.Timestamp(1_000_000_120)]}), function="f")[1]
+    >>> as_arrow_with_digits(pd.DataFrame({"at": [pd.Timestamp(1_000_000_120)]}))[1]
     {'at': ['12']}
     """
-    names, column = _columns_of(frame, function=function)
-    require_distinct(names, function=function)
+    names, column = _columns_of(frame)
+    require_distinct(names)
     arrays, digits, wrong = {}, {}, {}
     for place, name in enumerate(names):
         try:
@@ -230,7 +227,7 @@ def as_arrow_with_digits(
             wrong[name] = f"{name} ({str(error).splitlines()[0]})"
     if wrong:
         raise InvalidArgument(
-            function, "its table", "of columns with one type each, which Spark has too", [*wrong.values()],
+            None, "its table", "of columns with one type each, which Spark has too", [*wrong.values()],
             remedy=f"Perhaps as texts, in which empty cells stay empty: {_as_texts(frame, list(wrong))}.",
         )  # fmt: skip
     return pa.table(arrays), digits
@@ -244,18 +241,18 @@ def _digits_below_microseconds(values: pa.Array | pa.ChunkedArray) -> list[str |
 
 
 def _columns_of(
-    frame: pd.DataFrame | ArrowStream, *, function: str | None = None
+    frame: pd.DataFrame | ArrowStream,
 ) -> tuple[list[str], Callable[[int], pa.Array | pa.ChunkedArray]]:
     """The names of the columns, and what gives the one at a place."""
     if isinstance(frame, pd.DataFrame):
-        _tell_index(frame.index, function)
+        _tell_index(frame.index)
         return [str(name) for name in frame.columns], lambda place: _of_pandas(frame.iloc[:, place])
     if _library(frame) == "polars":
         return _of_polars(frame)
     try:
         table = pa.table(frame)
     except (pa.ArrowException, TypeError, ValueError):  # a stream, but of one column alone
-        raise InvalidArgument(function, "its table", _NEEDED, frame) from None
+        raise InvalidArgument(None, "its table", _NEEDED, frame) from None
     # What DuckDB hands on as a number, or bytes, of another value.
     kinds = getattr(frame, "types", []) if _library(frame) == "duckdb" else []
     lossy = [place for place, kind in enumerate(kinds) if re.search(r"\b(UHUGEINT|BIT)\b", str(kind))]
@@ -296,12 +293,12 @@ def _library(frame: object) -> str:
     return type(frame).__module__.partition(".")[0].strip("_")
 
 
-def _tell_index(index: pd.Index, function: str | None) -> None:
+def _tell_index(index: pd.Index) -> None:
     """Log a warning where the index, which is left out, says more than at which place a row stands."""
     named = [str(name) for name in index.names if name is not None]
     if named or (len(index) and not is_integer_dtype(index.dtype)):
         sentence = "%s(): the index of the frame%s is left out; frame.reset_index() makes columns of it"
-        _LOG.warning(sentence, called_function(function), f" ({', '.join(named)})" if named else "")
+        _LOG.warning(sentence, called_function(), f" ({', '.join(named)})" if named else "")
 
 
 def _as_texts(frame: object, names: list[str]) -> str:

@@ -311,8 +311,8 @@ def waiting(
         raise InvalidArgument(None, "wait", "a timedelta, not negative", wait)
     data = decoded.where(is_sound(DATA))
     # Not an anti join: `fail` is a condition, and Spark would ask it of all data.
-    known = zone.select(F.col("schema_id").alias("known_id")).distinct()
-    compared = data.join(F.broadcast(known), on=F.col("schema_id") == F.col("known_id"), how="left")
+    known_ids = zone.select(F.col("schema_id").alias("known_id")).distinct()
+    compared = data.join(F.broadcast(known_ids), on=F.col("schema_id") == F.col("known_id"), how="left")
     # An id that a message in JSON form may hold does not help it: it is of no table until its topic is.
     has_table = F.coalesce(F.col("topic").isin(list(json_topics)), F.lit(False))
     waits = F.when(F.col("form") == "json", ~has_table).otherwise(F.col("known_id").isNull())

@@ -18,6 +18,7 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import microseconds, quoted
+from cdckit.parts.public_calls import called_or
 from cdckit.parts.workers import local_frame
 from cdckit.store.commits import (
     CLAIM,
@@ -87,26 +88,20 @@ class Store:
         self._kept: dict[str, DeltaLog] = {}
         load(self._location)
 
-    def snapshot(
-        self, version: int | None = None, timestamp: datetime | None = None, *, function: str = "snapshot"
-    ) -> Snapshot:
+    def snapshot(self, version: int | None = None, timestamp: datetime | None = None) -> Snapshot:
         """
         The tables as one commit names them.
 
         Args:
             version: The number of the commit; the newest without it.
             timestamp: The commit that held at this instant, instead.
-            function: What was called, which an error names.
 
         Raises:
             InvalidArgument: There is no such commit, or `vacuum` may have deleted files that it names.
         """
-        if version is not None and timestamp is not None:
-            raise InvalidArgument(function, "version", "None where `timestamp` is given", version)
         commits = load(self._location)
-        if commits is None and version is not None:
-            raise InvalidArgument(function, "version", "that of a commit; there is none yet", version)
-        commit = None if commits is None else _find_commit(commits, version, timestamp, function)
+        with called_or("snapshot"):
+            commit = _find_commit(commits, version, timestamp)
         return Snapshot(self._spark, self._location, None if commit is None else commits, commit)
 
     def begin(self) -> Transaction:
@@ -318,23 +313,27 @@ class Store:
         snapshot.require_commits_writable()
 
 
-def _find_commit(
-    commits: Commits, version: int | None, timestamp: datetime | None, function: str
-) -> Commit | None:
+def _find_commit(commits: Commits | None, version: int | None, timestamp: datetime | None) -> Commit | None:
     """Find the commit as `Store.snapshot` says; None for an instant before the first commit."""
+    if version is not None and timestamp is not None:
+        raise InvalidArgument(None, "version", "None where `timestamp` is given", version)
+    if commits is None:
+        if version is not None:
+            raise InvalidArgument(None, "version", "that of a commit; there is none yet", version)
+        return None
     if timestamp is None:
         commit = commits.commit(version)
         if commit is None:
-            raise InvalidArgument(function, "version", f"from 0 to {commits.version}", version)
+            raise InvalidArgument(None, "version", f"from 0 to {commits.version}", version)
     else:
-        microseconds(timestamp, "timestamp", function=function)
+        microseconds(timestamp, "timestamp")
         commit = next((commit for commit in commits.since(timestamp) if commit.timestamp <= timestamp), None)
     if commit is not None and commit.version < commits.version:
-        _require_kept(commits, commit.version, timestamp, function)
+        _require_kept(commits, commit.version, timestamp)
     return commit
 
 
-def _require_kept(commits: Commits, version: int, timestamp: datetime | None, function: str) -> None:
+def _require_kept(commits: Commits, version: int, timestamp: datetime | None) -> None:
     """Raise `InvalidArgument` for a commit whose files may have been deleted."""
     newest = commits.commit()
     assert newest is not None
@@ -343,8 +342,8 @@ def _require_kept(commits: Commits, version: int, timestamp: datetime | None, fu
         is_erased = version < int(newest.notes.get(ERASED, 0))
         needed = f"{horizon} or later, because of {'an erasure' if is_erased else 'vacuum'}"
         if timestamp is not None:
-            raise InvalidArgument(function, "timestamp", f"that of commit {needed}", timestamp)
-        raise InvalidArgument(function, "version", needed, version)
+            raise InvalidArgument(None, "timestamp", f"that of commit {needed}", timestamp)
+        raise InvalidArgument(None, "version", needed, version)
 
 
 # For who keeps tables --------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from cdckit.parts.arguments import (
     require_name,
     suggest_name,
 )
+from cdckit.parts.public_calls import called_function
 from cdckit.parts.tables import (
     AnyTable,
     as_arrow_with_digits,
@@ -375,7 +376,7 @@ class Call(tables.Call):
                 "%s(): %s reads texts without a zone as of the session, %s; cdckit takes others as of UTC. "
                 "spark.conf.set('spark.sql.session.timeZone', 'UTC') makes them one"
             )
-            _LOG.warning(sentence, self.function, argument, zone)
+            _LOG.warning(sentence, called_function(), argument, zone)
 
     def fields(
         self,
