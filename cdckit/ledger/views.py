@@ -261,11 +261,8 @@ class View:
             problem = f"{number} of its versions, or of those that the log gives, are not in the other"
             raise DamagedTable(self.kind.history, self.kind.history, problem, "Let `rebuild()` make it anew.")
 
-    def files(self, *, valid_at: datetime | None = None, key: Key | None = None) -> list[File]:
-        """The files of the history that `as_of` and `history` read."""
-        return self._files(valid_at, key)
-
     def _files(self, valid_at: datetime | None, key: Key | None) -> list[File]:
+        """The files of the history that `as_of` and `history` read."""
         where = self._where(key)
         if valid_at is None:
             return self._snapshot.files(self.kind.history, where)
@@ -335,15 +332,6 @@ class Pending(View):
         """
         versions = self._snapshot.read(self.kind.history, {BUCKET: self._buckets})
         return self._visible_history(self._keep_touched(versions))
-
-    def touched_changes(self) -> DataFrame:
-        """
-        The changes of these entities, earlier ones and news, in the columns of `changes`.
-
-        Cost: as of `touched_history`, of the log.
-        """
-        changes = self._snapshot.read(self.kind.changes, {BUCKET: self._buckets})
-        return visible_changes(self._keep_touched(changes), self.kind, min(self._buckets, default=0))
 
     def _read_scopes(self) -> list[Scope]:
         """List what the commit must find as it was, so that the gate's word holds of what it makes."""

@@ -8,10 +8,8 @@ from cdckit.quality.data_docs import check_all, gate
 from cdckit.quality.findings import (
     coalesce_versions,
     find_contradictions,
-    find_empty_periods,
     find_gaps,
     find_overlaps,
-    find_several_current,
     find_uncovered,
     record_outcomes,
 )
@@ -21,10 +19,8 @@ __all__ = [
     "check_all",
     "coalesce_versions",
     "find_contradictions",
-    "find_empty_periods",
     "find_gaps",
     "find_overlaps",
-    "find_several_current",
     "find_uncovered",
     "gate",
     "record_outcomes",

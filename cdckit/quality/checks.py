@@ -26,6 +26,7 @@ from cdckit.parts.arguments import (
     require_columns,
     require_package,
     require_types,
+    with_number,
     wrong_argument,
 )
 from cdckit.parts.calls import rows_with, takes
@@ -66,12 +67,14 @@ class BrokenPromises(CdcError, ValueError):
 
     def __str__(self) -> str:
         listed = "\n".join(map(self._sentence_text, self.broken))
-        what = _count(len(self.broken), "sentence")
-        return f"A table of {_count(self.rows, 'row')} breaks {what} of the suite {self.suite}:\n{listed}"
+        what = with_number(len(self.broken), "sentence")
+        return (
+            f"A table of {with_number(self.rows, 'row')} breaks {what} of the suite {self.suite}:\n{listed}"
+        )
 
     def _sentence_text(self, says: str) -> str:
         shown = indent(self.first.get(says, ""), "  ")
-        return f"- {_count(self.broken[says], 'row')}: {says}" + (f"\n{shown}" if shown else "")
+        return f"- {with_number(self.broken[says], 'row')}: {says}" + (f"\n{shown}" if shown else "")
 
 
 @dataclass(frozen=True)
@@ -153,8 +156,8 @@ class CheckResult:
         some = any(result.broken for result in self.results)
         rows = [_row(result, some) for result in self.results]
         headings = ["rows that break it", "of what weight", "sentence"] if some else ["sentence"]
-        kept = f"{len(self.results) - len(self.broken)} of {_count(len(self.results), 'sentence')} kept"
-        caption = f"{self.suite}: {kept} by {_count(self.rows, 'row')}"
+        kept = f"{len(self.results) - len(self.broken)} of {with_number(len(self.results), 'sentence')} kept"
+        caption = f"{self.suite}: {kept} by {with_number(self.rows, 'row')}"
         return Grid(
             [*map(Cell, headings)], [True, False, False][-len(headings) :], rows, [False] * len(rows), caption
         )
@@ -167,10 +170,6 @@ def _row(result: SentenceResult, some: bool) -> list[Cell]:
     number = Cell(f"{result.broken:,}", look="mark") if result.broken else Cell("0", look="nothing")
     weight = Cell(result.sentence.severity, look="" if result.broken else "nothing")
     return [number, weight, sentence]
-
-
-def _count(number: int, of: str) -> str:
-    return f"{number:,} {of}{'' if number == 1 else 's'}"
 
 
 def ephemeral_context(part: str) -> Any:

@@ -95,8 +95,7 @@ def find_overlaps(history: DataFrame) -> DataFrame:
     The versions that begin before an earlier version of the same entity has ended.
 
     Args:
-        history: One row per version.  Versions that are in force at no time overlap nothing (see
-            `find_empty_periods`).
+        history: One row per version.  Versions that are in force at no time overlap nothing.
 
     Returns:
         The offending rows, each the later one of those that overlap: the same columns and
@@ -132,8 +131,7 @@ def find_gaps(history: DataFrame) -> DataFrame:
     The versions that begin after all earlier versions of the same entity have ended.
 
     Args:
-        history: One row per version.  Versions that are in force at no time fill no gap (see
-            `find_empty_periods`).
+        history: One row per version.  Versions that are in force at no time fill no gap.
 
     Returns:
         The offending rows, each the one after a gap: the same columns and `gap_from_timestamp`, the
@@ -160,60 +158,6 @@ def find_gaps(history: DataFrame) -> DataFrame:
     last = F.col(column)
     after_its_end = ~last.getField("open") & (F.col(VALID_FROM) > last.getField("end"))
     return versions.where(after_its_end).withColumn(column, last.getField("end"))
-
-
-@takes(history=history_with("guid", VALID_TO))
-def find_several_current(history: DataFrame) -> DataFrame:
-    """
-    The current versions of entities that have more than one.
-
-    Args:
-        history: One row per version; `valid_to_timestamp` is null while the version is current.
-
-    Returns:
-        The offending rows, the same columns: all current versions of such an entity, deleted ones
-        too.  None for a history that `merge` gives.
-
-    Cost: one shuffle of the current versions by guid and one sort.
-
-    >>> reopened = history.withColumn("valid_to_timestamp", F.lit(None).cast("timestamp"))
-    >>> find_several_current(reopened).where("number = 1").select("number", "name").orderBy("name").show()
-    +------+------+
-    |number|  name|
-    +------+------+
-    |     1|kettle|
-    |     1|teapot|
-    +------+------+
-    <BLANKLINE>
-    """
-    number = F.count(F.lit(1)).over(Window.partitionBy("guid"))
-    # The row is held in one column: whatever its fields are called, they cannot be taken for the number.
-    counted = history.where(F.col(VALID_TO).isNull()).select(
-        F.struct(*(F.col(quoted(name)) for name in history.columns)).alias("row"), number.alias("number")
-    )
-    return counted.where("number > 1").select("row.*")
-
-
-@takes(history=history_with(VALID_FROM, VALID_TO))
-def find_empty_periods(history: DataFrame) -> DataFrame:
-    """
-    The versions that are in force at no time: they end no later than they begin, or never begin.
-
-    Args:
-        history: One row per version.
-
-    Returns:
-        The offending rows, the same columns: those with a `valid_to_timestamp` that is not after
-        `valid_from_timestamp`, and those whose `valid_from_timestamp` is null.  None for a history
-        that `merge` gives.
-
-    Cost: one filter, no shuffle.
-
-    >>> at_once = history.withColumn("valid_to_timestamp", F.col("valid_from_timestamp"))
-    >>> find_empty_periods(history).count(), find_empty_periods(at_once).count()
-    (0, 4)
-    """
-    return history.where(F.col(VALID_FROM).isNull() | (F.col(VALID_TO) <= F.col(VALID_FROM)))
 
 
 UNCOVERED = ("uncovered_from_timestamp", "uncovered_to_timestamp")

@@ -15,11 +15,12 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.errors import InvalidArgument
 from cdckit.model.changes import UNTIL, note_empty
 from cdckit.model.history import is_never, open_end
 from cdckit.model.lists import CORRUPT
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION
-from cdckit.parts.arguments import quoted, require_batch, require_instant, require_int, wrong_argument
+from cdckit.parts.arguments import quoted, require_batch, require_instant, require_int, with_number
 from cdckit.parts.calls import takes
 from cdckit.parts.public_calls import called_function
 from cdckit.parts.tables import AnyTable
@@ -290,10 +291,10 @@ class _Read(NamedTuple):
                 faults = refused.agg(F.count("*"), F.min(ERROR_DESCRIPTION)).orderBy(ERROR_CODE).collect()
                 sentence = "%s() cannot use %s; cdckit.rejects(…) of the changes shows them: %s"
                 why = "".join(f"\n{many:,} {code}: {description}" for code, many, description in faults)
-                _LOG.warning(sentence, called_function(), describe_rows(rejected), why)
+                _LOG.warning(sentence, called_function(), with_number(rejected, "row"), why)
         if unknown:
             sentence = "%s(): %s without a time in sequence_by, known as if from the beginning"
-            _LOG.warning(sentence, called_function(), describe_rows(unknown))
+            _LOG.warning(sentence, called_function(), with_number(unknown, "row"))
 
     def changes(self) -> DataFrame:
         """The rows as changes, rejects among them."""
@@ -308,18 +309,13 @@ class _Read(NamedTuple):
         return changes.withMetadata("data", note_empty(self.empty)) if self.empty else changes
 
 
-def describe_rows(many: int) -> str:
-    """So many rows, in words."""
-    return f"{many:,} row{'s' if many != 1 else ''}"
-
-
 def _read(frame: AnyTable, *, priority: int, **arguments: Any) -> _Read:
     """The rows of a table, read as the arguments of `changes_from` say."""
     require_int(priority, "priority")
     given = SimpleNamespace(**arguments)
     if given.empty_texts not in _EMPTY_TEXTS:
         needed = f"one of {', '.join(_EMPTY_TEXTS)}"
-        raise wrong_argument("empty_texts", needed, given.empty_texts)
+        raise InvalidArgument(None, "empty_texts", needed, given.empty_texts)
     table = as_table(frame, keys=given.keys).typed()
     given = SimpleNamespace(**{name: column_name(value, table.columns) for name, value in arguments.items()})
     corrupt = _corrupt_rows(table)

@@ -16,13 +16,13 @@ from pyspark.sql import types as T
 from cdckit.model.lists import CORRUPT
 from cdckit.model.records import ERROR_CODE
 from cdckit.notebook.tables import Cell, Grid, Table, html_text
-from cdckit.parts.arguments import quoted, quoted_if_needed, require_batch
+from cdckit.parts.arguments import quoted, quoted_if_needed, require_batch, with_number
 from cdckit.parts.calls import takes
 from cdckit.parts.tables import AnyTable, are_made_floats
 from cdckit.parts.values import as_text, is_collated
 from cdckit.parts.workers import describe_step
 from cdckit.tables.calls import UNFIT_KEYS, as_table
-from cdckit.tables.from_rows import describe_rows, table_rows
+from cdckit.tables.from_rows import table_rows
 from cdckit.tables.times import TEXTS, as_instant, is_time, reading_expressions
 
 _WIDTH = 40
@@ -103,7 +103,7 @@ class Profile(NamedTuple):
             counts = (f"{number:,}" for number in (column.nulls, column.empty, column.distinct))
             texts = column.name, column.type, *counts, _cut(column.example), "; ".join(column.can_be)
             rows.append([*map(Cell, texts)])
-        counted = f"{describe_rows(self.rows)}, {self.repeated:,} equal to another"
+        counted = f"{with_number(self.rows, 'row')}, {self.repeated:,} equal to another"
         caption = f"{counted}; distinct values are estimated"
         return Table(lambda: Grid([*map(Cell, headings)], numbers, rows, [False] * len(rows), caption))
 

@@ -267,12 +267,12 @@ def test_an_instant_or_an_entity_opens_few_files(spark: SparkSession, tmp_path: 
     for day in (1, 10, 20):
         ledger.apply(prices(spark, *(price(number, day, f"{day}") for number in range(100))).coalesce(1))
     view = ledger.at_commit()
-    assert len(view.files()) == 24
-    in_force = {day: len(view.files(valid_at=datetime(2024, 1, day, 12, tzinfo=UTC))) for day in (1, 10, 20)}
+    assert len(view._files(None, None)) == 24
+    in_force = {day: len(view._files(datetime(2024, 1, day, 12, tzinfo=UTC), None)) for day in (1, 10, 20)}
     assert in_force == {1: 8, 10: 8, 20: 8}
-    assert view.files(valid_at=datetime(2023, 1, 1, tzinfo=UTC)) == []
-    assert len(view.files(key={"h": 5, "k": "x"})) == 3
-    assert len(view.files(key={"h": 5, "k": "x"}, valid_at=datetime(2024, 1, 1, 12, tzinfo=UTC))) == 1
+    assert view._files(datetime(2023, 1, 1, tzinfo=UTC), None) == []
+    assert len(view._files(None, {"h": 5, "k": "x"})) == 3
+    assert len(view._files(datetime(2024, 1, 1, 12, tzinfo=UTC), {"h": 5, "k": "x"})) == 1
     noon = datetime(2024, 1, 10, 12, tzinfo=UTC)
     assert to_rows(view.as_of(noon)) == to_rows(as_of(view.history(), noon))
     assert shown(view.as_of(noon, {"h": 5, "k": "x"})) == [(5, "10", 10, 20, False)]

@@ -135,8 +135,6 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "coalesce_versions": lambda frame: cdckit.quality.coalesce_versions(frame),
     "find_overlaps": lambda frame: cdckit.quality.find_overlaps(frame),
     "find_gaps": lambda frame: cdckit.quality.find_gaps(frame),
-    "find_several_current": lambda frame: cdckit.quality.find_several_current(frame),
-    "find_empty_periods": lambda frame: cdckit.quality.find_empty_periods(frame),
     "as_of_join": lambda frame: cdckit.as_of_join(frame, cdckit.Lookup(frame, on="n", into="p"), time="t"),
     "why": lambda frame: cdckit.why(frame, {"number": 1}, "name", keys=["number"], valid_at=AT),
     "blame": lambda frame: cdckit.blame(frame, {"number": 1}),

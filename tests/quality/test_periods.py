@@ -1,4 +1,4 @@
-"""`find_overlaps`, `find_gaps`, `find_several_current`, `find_empty_periods`: versions in the wrong place."""
+"""`find_overlaps`, `find_gaps`: versions in the wrong place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from cdckit import merge
 from cdckit.errors import InvalidArgument, MissingColumns
-from cdckit.quality.findings import find_empty_periods, find_gaps, find_overlaps, find_several_current
+from cdckit.quality.findings import find_gaps, find_overlaps
 from support.histories import Row, random_changes, to_dataframe, to_rows
 
 SCHEMA = "guid string, valid_from_timestamp timestamp, valid_to_timestamp timestamp, source_message string"
@@ -30,11 +30,7 @@ def history_of(spark: SparkSession, *periods: Period) -> DataFrame:
 
 
 def messages(rows: DataFrame) -> set[str]:
-    return set(listed(rows))
-
-
-def listed(rows: DataFrame) -> list[str]:
-    return sorted(row["source_message"] for row in rows.collect())
+    return {row["source_message"] for row in rows.collect()}
 
 
 def until(rows: DataFrame, column: str) -> dict[str, datetime | None]:
@@ -78,7 +74,6 @@ def test_other_entities_do_not_matter(spark: SparkSession) -> None:
     history = history_of(spark, ("g", 1, None), ("h", 2, None), ("h", 1, 2))
     assert overlapped(history) == {}
     assert messages(find_gaps(history)) == set()
-    assert messages(find_several_current(history)) == set()
 
 
 def test_versions_that_are_in_force_at_no_time_overlap_nothing(spark: SparkSession) -> None:
@@ -115,27 +110,9 @@ def test_a_version_that_is_in_force_at_no_time_fills_no_gap(spark: SparkSession)
     assert gaps(history_of(spark, ("g", 1, 3), ("g", 4, 4), ("g", 5, None))) == {"m2": at(3)}
 
 
-# Several current and empty periods -----------------------------------------------------------------------
+# Both of them ---------------------------------------------------------------------------------------------
 
-
-def test_all_current_versions_of_an_entity_with_several_are_found(spark: SparkSession) -> None:
-    history = history_of(spark, ("g", 1, None), ("g", 2, None), ("g", 0, 1), ("h", 1, None))
-    assert listed(find_several_current(history)) == ["m0", "m1"]
-
-
-def test_periods_that_hold_no_instant_are_found(spark: SparkSession) -> None:
-    history = history_of(spark, ("g", 1, 1), ("g", 3, 2), ("g", None, 4), ("g", None, None), ("g", 5, 6))
-    assert listed(find_empty_periods(history)) == ["m0", "m1", "m2", "m3"]
-
-
-# All of them ---------------------------------------------------------------------------------------------
-
-CHECKS: dict[Callable[[DataFrame], DataFrame], list[str]] = {
-    find_overlaps: ["overlapped_until_timestamp"],
-    find_gaps: ["gap_from_timestamp"],
-    find_several_current: [],
-    find_empty_periods: [],
-}
+CHECKS = {find_overlaps: "overlapped_until_timestamp", find_gaps: "gap_from_timestamp"}
 every_check = pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 
 
@@ -148,15 +125,15 @@ def test_the_columns_stay_and_their_names_may_be_anything(
         {"a.b `c`": F.lit(1), "number": F.lit(9), "row": F.lit("r"), "open": F.lit(False), "end": F.lit(0)}
     )
     found = check(odd)
-    assert found.columns == [*odd.columns, *CHECKS[check]]
+    assert found.columns == [*odd.columns, CHECKS[check]]
     assert messages(found) == messages(check(history))
 
 
-@pytest.mark.parametrize("check", [find_overlaps, find_gaps], ids=lambda check: check.__name__)
+@every_check
 def test_a_column_of_the_new_name_is_not_overwritten(
     spark: SparkSession, check: Callable[[DataFrame], DataFrame]
 ) -> None:
-    [column] = CHECKS[check]
+    column = CHECKS[check]
     history = history_of(spark).withColumn(column.upper(), F.lit(1))
     with pytest.raises(InvalidArgument, match=f"free of a column {column}: rename it first"):
         check(history)

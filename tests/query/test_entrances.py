@@ -42,8 +42,6 @@ QUESTIONS: dict[str, Callable[[DataFrame, DataFrame], Any]] = {
     "coalesce_versions": lambda table, changes: c.quality.coalesce_versions(table),
     "find_overlaps": lambda table, changes: c.quality.find_overlaps(table),
     "find_gaps": lambda table, changes: c.quality.find_gaps(table),
-    "find_several_current": lambda table, changes: c.quality.find_several_current(table),
-    "find_empty_periods": lambda table, changes: c.quality.find_empty_periods(table),
     "as_of_join": lambda table, changes: c.as_of_join(
         changes.select("effective_timestamp", "data.k"),
         c.Lookup(table, on="k", into="found"),

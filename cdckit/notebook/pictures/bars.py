@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.errors import InvalidArgument
 from cdckit.model.forms import history_with
 from cdckit.model.history import (
     DELETED,
@@ -43,10 +44,9 @@ from cdckit.notebook.pictures.style import (
     source_name,
     text_figure,
     with_ends,
-    with_number,
     with_sources,
 )
-from cdckit.parts.arguments import quoted, require_columns, require_fields, require_struct, wrong_argument
+from cdckit.parts.arguments import quoted, require_columns, require_fields, require_struct, with_number
 from cdckit.parts.calls import COUNT, takes
 from cdckit.parts.values import as_text
 from cdckit.query.as_of import with_operation
@@ -108,9 +108,9 @@ def validity_bars(
     fields = business_fields(history)
     names = require_fields(label, ["guid", *fields.fieldNames()], "label")
     if colour_by not in ("operation", "source"):
-        raise wrong_argument("colour_by", "operation or source", colour_by)
+        raise InvalidArgument(None, "colour_by", "operation or source", colour_by)
     if colour_by == "source" and changes is None:
-        raise wrong_argument("changes", "given, to know the sources of the messages", changes)
+        raise InvalidArgument(None, "changes", "given, to know the sources of the messages", changes)
     clock = as_zone(zone)
 
     texts = [as_text(F.col(quoted(name)), history.schema[name].dataType) for name in names]

@@ -37,9 +37,8 @@ from cdckit.notebook.pictures.style import (
     open_end_mark,
     text_figure,
     value_shades,
-    with_number,
 )
-from cdckit.parts.arguments import quoted, require_fields
+from cdckit.parts.arguments import quoted, require_fields, with_number
 from cdckit.parts.calls import COUNT, takes
 from cdckit.query.bitemporal import history_fields
 

@@ -26,9 +26,8 @@ from cdckit.notebook.pictures.style import (
     one_line,
     source_looks,
     text_figure,
-    with_number,
 )
-from cdckit.parts.arguments import require_types, wrong_argument
+from cdckit.parts.arguments import require_types, with_number, wrong_argument
 from cdckit.parts.calls import COUNT, takes
 
 _SHARED, _ALONE, _MOST = "#c9d3df", "#5b7794", 400

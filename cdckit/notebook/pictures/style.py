@@ -232,11 +232,6 @@ def one_line(text: str, longest: int) -> str:
     return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
-def with_number(number: int, noun: str) -> str:
-    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
-    return f"{number:,} {noun if number == 1 else plural}"
-
-
 def duration_text(seconds: float) -> str:
     """A duration in its two largest units."""
     left, parts = round(abs(seconds)), []

@@ -34,9 +34,8 @@ from cdckit.notebook.pictures.style import (
     source_name,
     text_figure,
     value_shades,
-    with_number,
 )
-from cdckit.parts.arguments import quoted, require_fields, require_struct, wrong_argument
+from cdckit.parts.arguments import quoted, require_fields, require_struct, with_number, wrong_argument
 from cdckit.parts.calls import COUNT, takes
 from cdckit.parts.values import as_text
 from cdckit.query.measures import durations

@@ -28,9 +28,8 @@ from cdckit.notebook.pictures.style import (
     source_looks,
     text_figure,
     value_shades,
-    with_number,
 )
-from cdckit.parts.arguments import quoted, require_columns, wrong_argument
+from cdckit.parts.arguments import quoted, require_columns, with_number, wrong_argument
 from cdckit.parts.calls import COUNT, NAME, rows_with, takes
 from cdckit.parts.values import as_text, utc_clock
 
