@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 
 from cdckit.datahub.conversions import convert_values
 from cdckit.datahub.mappings import DECIMAL, SPARK_TYPES, FieldType
-from cdckit.datahub.state import HISTORY, State, table_name
+from cdckit.datahub.state import State
 from cdckit.errors import CdcError, InvalidArgument
 from cdckit.ledger import View
 from cdckit.ledger.entity_guids import is_key
@@ -27,7 +27,7 @@ from cdckit.parts.calls import takes
 from cdckit.parts.instants import parse_instant
 from cdckit.query.as_of import as_of
 from cdckit.query.entity_keys import is_entity
-from cdckit.store import File, Snapshot
+from cdckit.store import Snapshot
 
 _PROPERTIES = ("entity", "timestamp", "where", "fields", "deletes")
 
@@ -181,10 +181,6 @@ class TargetView(View):
     def as_of(self, valid_at: datetime, key: Key | None = None, *, deletes: bool = False) -> DataFrame:
         """The version of each entity that was in force at an instant, as `View.as_of`."""
         return as_of(self.history(key), valid_at, deletes=deletes)
-
-    def files(self, *, valid_at: datetime | None = None, key: Key | None = None) -> list[File]:
-        """The files of the history: each question reads all of them."""
-        return self._snapshot.files(table_name(HISTORY, self.kind.entity))
 
     def contracts(self) -> dict[str, tuple[DataFrame, str]]:
         """The tables, each with the suite of sentences that it keeps, as `View.contracts`."""

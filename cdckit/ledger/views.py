@@ -147,7 +147,7 @@ class View:
             NoSuchTable: Nothing was ever applied.
             InvalidArgument: *valid_at* is naive, or *key* is no such thing.
 
-        Cost: the files that can hold such versions are read (`files` names them), no shuffle.
+        Cost: the files that can hold such versions are read, no shuffle.
         """
         versions = self._snapshot.read(self.kind.history, self._where(key), self._files(valid_at, key))
         return as_of(self._visible_history(versions), valid_at, deletes=deletes)
