@@ -53,7 +53,6 @@ def became(exchange: Exchange) -> dict[Place, str]:
 class Seen(NamedTuple):
     """What an exchange made of all cases of a group: of each message after each batch, and of the objects."""
 
-    group: str
     after: list[dict[Place, str]]
     versions: dict[str, list[dict[str, Any]]]
 
@@ -82,7 +81,7 @@ def seen(
     versions = defaultdict(list)
     for row in exchange.history().orderBy("valid_from_timestamp").collect():
         versions[row["objectUUID"]].append(row.asDict())
-    return Seen(group, after, versions)
+    return Seen(after, versions)
 
 
 def as_written(row: dict[str, Any], field: str, group: str) -> list[Any]:
@@ -92,21 +91,23 @@ def as_written(row: dict[str, Any], field: str, group: str) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("seen", "number"),
+    ("seen", "place"),
     [
-        pytest.param(group, number, id=each["name"])
+        # A number alone comes in both groups: pytest would go to and fro between them, and make each anew.
+        pytest.param(group, (group, number), id=each["name"])
         for group in GROUPS
         for number, each in enumerate(CASES[group])
     ],
     indirect=["seen"],
     scope="module",  # or the fixture would be made for each of the cases
 )
-def test_what_becomes_of_messages_about_objects(seen: Seen, number: int) -> None:
-    case = CASES[seen.group][number]
+def test_what_becomes_of_messages_about_objects(seen: Seen, place: tuple[str, int]) -> None:
+    group, number = place
+    case = CASES[group][number]
     for found, name in ((seen.after[1], "became"), (seen.after[0], "before")):
         own = [outcome for (of, _), outcome in sorted(found.items()) if of == number]
         assert own == case.get(name, own)
     field = case.get("field", "objectTitle")
     for thing, expected in case["versions"].items():
         rows = seen.versions[uuid(number, int(thing))]
-        assert [as_written(row, field, seen.group) for row in rows] == expected
+        assert [as_written(row, field, group) for row in rows] == expected
