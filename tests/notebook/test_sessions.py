@@ -128,11 +128,13 @@ def test_workers_are_forked_by_us_where_that_is_sure_to_work(
 
 def test_a_running_session_is_found_from_another_thread(spark: SparkSession) -> None:
     """And left as it is: its settings are not those of a session that would be made here."""
-    found = []
-    thread = Thread(target=lambda: found.append((session(), spark.conf.get("spark.sql.shuffle.partitions"))))
+    name, found = "spark.sql.shuffle.partitions", []
+    kept = spark.conf.get(name)
+    thread = Thread(target=lambda: found.append((session(), spark.conf.get(name))))
     thread.start()
     thread.join()
-    assert found == [(spark, "4")]
+    assert found == [(spark, kept)]
+    assert kept != sessions.settings("1g")[name]
 
 
 def test_a_system_that_does_not_tell_its_memory_gets_two_gibibytes(monkeypatch: pytest.MonkeyPatch) -> None:
