@@ -351,12 +351,12 @@ class Pending(View):
             after = {file.path: file for file in self._snapshot.files(name)}
             new = [file for path, file in after.items() if path not in before]
             removed = [file for path, file in before.items() if path not in after]
-            if any(file.low.get(GUID) == EVERY for file in new):
+            # One that went may have brought any entity back.
+            if any(file.low.get(GUID) == EVERY for file in (*new, *removed)):
                 return rows
             counts.append(self._snapshot.read(name, files=new).select(GUID, IDENTITY, F.lit(1).alias("more")))
-            if (
-                removed
-            ):  # Older changes were written again: small files as one, or all of them for a wider type.
+            # Older changes were written again: small files as one, or all of them for a wider type.
+            if removed:
                 counts.append(base.read(name, files=removed).select(GUID, IDENTITY, F.lit(-1).alias("more")))
         counted = reduce(DataFrame.union, counts)
         # Where a list went, changes went, and others may have come in their place.

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +116,8 @@ def session(
         app_name: What the session is called in Spark's own listings.
         memory:
             Heap of the local session, as Spark writes it (`"4g"`).  Without it: a third of the
-            machine's memory, at least 1 and at most 8 GiB; 2 GiB where the system does not tell it.
+            machine's memory, or of its container's, at least 1 and at most 8 GiB; 2 GiB where the system
+            does not tell it.
         small: For samples, and whatever is of some thousand rows: the JVM compiles in half the time what then
             runs at half the speed, shuffles make two partitions, plans are not adapted while they run, and
             sorts and joins take memory by 4 MiB.
@@ -268,9 +269,16 @@ def _package_is_found() -> bool:
 _ONE_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 
 
+MEMORY_LIMITS = [Path("/sys/fs/cgroup", name) for name in ("memory.max", "memory/memory.limit_in_bytes")]
+"""Where a container on Linux finds how much memory it may have, by the newer way and the older."""
+
+
 def _default_memory() -> str:
     try:
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):  # Windows has no sysconf, other systems not these two
         return "2g"
+    for file in MEMORY_LIMITS:
+        with suppress(OSError, ValueError):  # there is none; "max" is no limit
+            total = min(total, int(file.read_text()))
     return f"{min(8, max(1, total // (3 * GIBIBYTE)))}g"

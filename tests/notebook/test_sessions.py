@@ -146,6 +146,21 @@ def test_a_system_that_does_not_tell_its_memory_gets_two_gibibytes(monkeypatch: 
     assert sessions._default_memory() == "2g"
 
 
+@pytest.mark.parametrize(
+    ("limits", "memory"), [(["7516192768"], "2g"), (["max", "7516192768"], "2g"), (["max"], "8g"), ([], "8g")]
+)
+def test_a_container_has_the_memory_that_it_was_given(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, limits: list[str], memory: str
+) -> None:
+    """Of 7 GiB a third, on a machine of 64: Java would be ended by the system without a word."""
+    monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 1 << 24, "SC_PAGE_SIZE": 1 << 12}.__getitem__)
+    files = [tmp_path / "memory.max", tmp_path / "memory.limit_in_bytes"]
+    for file, limit in zip(files, limits, strict=False):
+        file.write_text(f"{limit}\n")
+    monkeypatch.setattr(sessions, "MEMORY_LIMITS", files)
+    assert sessions._default_memory() == memory
+
+
 def test_a_machine_without_java_is_told_so() -> None:
     """The remedy, not the port number of a gateway."""
     code = "from cdckit.notebook import sessions\n"

@@ -100,13 +100,21 @@ class CheckedTransport(httpx.BaseTransport):
             place = url.copy_with(host=address)
             direct = httpx.Request(request.method, place, headers=request.headers, extensions=extensions)
             try:
-                return self._inner.handle_request(direct)
+                return _without_detour(self._inner.handle_request(direct))
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 failure = error
         raise failure
 
     def close(self) -> None:
         self._inner.close()
+
+
+def _without_detour(answer: httpx.Response) -> httpx.Response:
+    """Leave out what a redirection brings: `httpx` would read all of it into memory, whatever its size."""
+    if not answer.has_redirect_location:
+        return answer
+    answer.close()
+    return httpx.Response(answer.status_code, headers={"Location": answer.headers["Location"]})
 
 
 KINDS = ("md5", "sha256")
@@ -376,8 +384,10 @@ def _fetch_missing(
         with client.stream("GET", url, headers=headers) as answer:
             if _is_whole(answer, part):
                 return
-            _place(answer, part)
+            size = _place(answer, part)
             _read(answer, part, timeout)
+            if part.size < size:
+                raise httpx.ReadError("the answer brought less than the rest")
     except httpx.TooManyRedirects as error:
         raise RefusedFile(url, f"it redirects more than {_MOST_REDIRECTS} times") from error
     except (httpx.TransportError, httpx.InvalidURL) as error:
@@ -406,17 +416,24 @@ def _is_whole(answer: httpx.Response, part: PartialFile) -> bool:
     return False
 
 
-def _place(answer: httpx.Response, part: PartialFile) -> None:
-    """Go on with what is there, or begin anew, as the answer says."""
+def _place(answer: httpx.Response, part: PartialFile) -> int:
+    """Go on with what is there, or begin anew; the size that a part says its file has, else 0."""
+    size, version = 0, _version(answer.headers)
     if answer.status_code == 200:
-        part.begin(_version(answer.headers))
+        part.begin(version)
     else:
         content_range = _CONTENT_RANGE.fullmatch(answer.headers.get("content-range", ""))
         if content_range is None or int(content_range[1]) != part.size:
             part.discard()
             raise _TransientFailure("the answer was another part than the one asked for")
+        # A server may know ranges, and not the condition under which one was asked for.
+        if version and part.version and version != part.version:
+            part.discard()
+            raise _TransientFailure("the file has changed")
+        size = int(content_range[3]) if content_range[3] != "*" else 0
     length = answer.headers.get("content-length", "")
     part.expect(int(length) if length.isdecimal() else 0)
+    return size
 
 
 def _read(answer: httpx.Response, part: PartialFile, timeout: float) -> None:

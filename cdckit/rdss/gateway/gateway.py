@@ -190,14 +190,19 @@ class Gateway:
         """
         channel = self.channels.input
         deliveries = self._retry(partial(channel.receive, limit))
-        outcomes = self._take([delivery.value for delivery in deliveries])
-        now, received = self.clock(), zip(deliveries, outcomes, strict=True)
-        self.audit(
-            [
-                AuditEntry(now, "received", channel.name, delivery.value, outcome)
-                for delivery, outcome in received
-            ]
-        )
+        try:
+            outcomes = self._take([delivery.value for delivery in deliveries])
+            now, received = self.clock(), zip(deliveries, outcomes, strict=True)
+            self.audit(
+                [
+                    AuditEntry(now, "received", channel.name, delivery.value, outcome)
+                    for delivery, outcome in received
+                ]
+            )
+        except BaseException:
+            # What is delivered and not acknowledged comes again once the connection is another one.
+            channel.close()
+            raise
         try:
             if deliveries:
                 channel.acknowledge(deliveries)

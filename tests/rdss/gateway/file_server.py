@@ -85,6 +85,19 @@ def whole(content: bytes, *, etag: str = '"1"', breaks_after: int | None = None)
     return answer
 
 
+def piece(content: bytes, most: int, *, etag: str = '"1"') -> Callable[[Any], None]:
+    """At most so many bytes from where it is asked for, whichever file is asked for."""
+
+    def answer(request: Any) -> None:
+        start = int(request.headers["Range"].removeprefix("bytes=").removesuffix("-"))
+        some = content[start : start + most]
+        place = f"bytes {start}-{start + len(some) - 1}/{len(content)}"
+        said = {"Content-Length": str(len(some)), "Content-Range": place, "ETag": etag}
+        respond(request, 206, said, some)
+
+    return answer
+
+
 def status(number: int, **headers: str) -> Callable[[Any], None]:
     """An answer without content."""
     said = {name.replace("_", "-"): value for name, value in headers.items()}

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import trustme
-from file_server import FileServer, dripping, endless, status, whole
+from file_server import FileServer, dripping, endless, piece, respond, status, whole
 
 from cdckit.errors import InvalidArgument
 from cdckit.rdss.gateway import (
@@ -161,6 +161,23 @@ def test_a_file_that_has_changed_meanwhile_comes_anew(fetch: Callable[..., Any],
     assert fetch(server.url("/d")).path.read_bytes() == other
 
 
+def test_an_answer_that_brings_less_than_the_rest_is_gone_on_with(
+    fetch: Callable[..., Any], server: FileServer
+) -> None:
+    """A server may give a shorter range than it was asked for (RFC 9110, 15.3.7)."""
+    server.answers["/s"] = [whole(CONTENT, breaks_after=4000), piece(CONTENT, 1000), piece(CONTENT, 9999)]
+    assert fetch(server.url("/s")).path.read_bytes() == CONTENT
+    assert [asked for _, asked in server.asked] == [None, "bytes=4000-", "bytes=5000-"]
+
+
+def test_the_rest_of_another_version_is_not_joined(fetch: Callable[..., Any], server: FileServer) -> None:
+    """Some servers know ranges, and not the condition under which one was asked for."""
+    other = b"other" * 3000
+    changed = [piece(other, 99_999, etag='"2"'), whole(other, etag='"2"')]
+    server.answers["/t"] = [whole(CONTENT, breaks_after=4000), *changed]
+    assert fetch(server.url("/t")).path.read_bytes() == other
+
+
 def test_what_was_whole_before_the_process_died_is_not_fetched_again(
     fetch: Callable[..., Any], server: FileServer, tmp_path: Path
 ) -> None:
@@ -224,6 +241,17 @@ def test_a_server_that_only_keeps_one_waiting_is_left(
     server.answers["/n"] = [dripping]
     with pytest.raises(DownloadFailed, match="less than 1024 bytes came in a second, also in 1 retries"):
         fetch(server.url("/n"), backoff=Backoff(retries=1))
+
+
+def test_what_a_redirection_brings_is_not_read(fetch: Callable[..., Any], server: FileServer) -> None:
+    """It would be read whole, and unpacked, before the limit of the file counts: this one breaks off."""
+
+    def broken(request: Any) -> None:
+        respond(request, 302, {"Location": "/end", "Content-Length": "1000"}, b"moved")
+        request.close_connection = True
+
+    server.answers |= {"/u": [broken], "/end": [whole(CONTENT)]}
+    assert fetch(server.url("/u"), backoff=Backoff(retries=0)).size == 10240
 
 
 def test_redirections_are_followed_but_not_in_a_circle_nor_out_of_https(

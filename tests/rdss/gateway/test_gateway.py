@@ -15,6 +15,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.rdss import Rules
 from cdckit.rdss.findings import RdssFault
 from cdckit.rdss.gateway import (
+    AuditEntry,
     ChannelUnreachable,
     Delivery,
     KnownMessage,
@@ -703,4 +704,21 @@ def test_deliveries_that_could_not_be_acknowledged_come_again_and_are_known() ->
         put(channels, message(1))
         assert receiver.receive() == [Outcome.WAITING]
         channels.input.close()
+        assert receiver.receive() == [Outcome.DUPLICATE]
+
+
+def test_deliveries_that_could_not_be_noted_come_again() -> None:
+    """The audit's disk is full: no acknowledgement follows, and none may stay in the connection."""
+    full = iter([True, False])
+
+    def audit(entries: Sequence[AuditEntry]) -> None:
+        if next(full):
+            raise OSError("no space left on device")
+
+    channels = exchange()
+    with SqliteRepository(":memory:") as repository:
+        receiver = gateway(repository, channels, audit=audit)
+        put(channels, message(1))
+        with pytest.raises(OSError, match="no space"):
+            receiver.receive()
         assert receiver.receive() == [Outcome.DUPLICATE]
