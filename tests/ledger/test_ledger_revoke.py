@@ -15,8 +15,10 @@ from cdckit.errors import InvalidArgument
 from cdckit.ledger import Ledger
 from cdckit.query import correct, revoke
 from cdckit.store import NoSuchTable
+from support import source_order
 from support.histories import assert_folds_to, to_dataframe, to_rows
 from support.ledger_programs import FIELDS, KEYS, all_of, batches
+from support.source_order import Event
 from tools.tiers import seeds
 
 
@@ -104,3 +106,17 @@ def test_a_gate_may_refuse_it_and_lists_have_a_call_of_their_own(spark: SparkSes
     with pytest.raises(InvalidArgument, match="messages"):
         ledger.revoke(["m1", 2])  # type: ignore[list-item]
     assert revoke(ledger.changes(), "m1").count() == 1
+
+
+def test_a_gate_sees_whom_a_truncate_that_goes_brings_back(spark: SparkSession, tmp_path: Path) -> None:
+    ledger = Ledger(spark, tmp_path, entity="row", keys=source_order.KEYS)
+    events = [*(Event(0, "c", at, at, at, "a") for at in range(1, 4)), Event(0, "t", 40, 40)]
+    ledger.apply(source_order.changes(spark, list(enumerate(events))))
+    row = ledger.changes().where("operation = 'truncate'").first()
+    assert row is not None
+    shown: list[int] = []
+    is_there = "valid_to_timestamp IS NULL AND NOT deleted_indicator"
+    ledger.revoke(
+        row["message_id"], gate=lambda after: shown.append(after.touched_history().where(is_there).count())
+    )
+    assert shown == [ledger.history().where(is_there).count()] == [3]
