@@ -341,7 +341,8 @@ def _cut(transaction: Transaction, changes: FittedChanges, share: float) -> tupl
     all_buckets = F.sequence(F.lit(0), F.lit(enough - 1))
     bucket = F.when(F.col(GUID) == EVERY, all_buckets).otherwise(F.array(grown.bucket_column(F.col(GUID))))
     new_files = transaction.new_files(kind.changes)
-    old_files = [file for file in transaction.files(kind.changes) if file not in new_files]
+    new_paths = {file.path for file in new_files}
+    old_files = [file for file in transaction.files(kind.changes) if file.path not in new_paths]
     # What the transaction has brought so far is news to who reads the log as a stream: it stays apart.
     for files, is_known in ((old_files, True), (new_files, False)):
         if files:
