@@ -80,13 +80,15 @@ class HttpSource:
         """Read the objects of all pages; an answer that is no such list raises `NoChannel`."""
         parameters = {} if since is None else {self.since: self._overlap_start(since)}
         url: httpx.URL | None = httpx.URL(self.url).copy_merge_params(parameters)
+        asked = set[httpx.URL]()
         while url is not None:
+            asked.add(url)
             page = self._page(url)
             for content in self._member(page, self.items, list):
                 names = (self.id, self.modified)
                 object_id, modified = (str(self._member(content, name, (str, int))) for name in names)
                 yield SourceObject(object_id, modified, content)
-            url = self._next_page(page.get("next"), url)
+            url = self._next_page(page.get("next"), url, asked)
 
     def _overlap_start(self, since: str) -> str:
         if not self.overlap:
@@ -108,12 +110,12 @@ class HttpSource:
             raise NoChannel(self.url, "a page is no JSON object")
         return page
 
-    def _next_page(self, address: object, url: httpx.URL) -> httpx.URL | None:
+    def _next_page(self, address: object, url: httpx.URL, asked: set[httpx.URL]) -> httpx.URL | None:
         if address is None:
             return None
         first, following = httpx.URL(self.url), url.join(str(address))
         # Credentials of the client are for this origin alone.
-        if (following.scheme, following.netloc) != (first.scheme, first.netloc) or following == url:
+        if (following.scheme, following.netloc) != (first.scheme, first.netloc) or following in asked:
             raise NoChannel(self.url, f"the next page is said to be {following}")
         return following
 

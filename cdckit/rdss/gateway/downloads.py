@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from pathlib import Path
+from typing import NoReturn
 
 import httpx
 
@@ -120,6 +121,9 @@ def _without_detour(answer: httpx.Response) -> httpx.Response:
 KINDS = ("md5", "sha256")
 """The types of checksums that a file of a message may have."""
 
+_SIZE = "size"
+"""Beside the checksums that a file needs, the bytes that it has."""
+
 
 def file_checksums(path: Path) -> dict[str, str]:
     """Compute the checksums of a file: by type, the hexadecimal digits."""
@@ -164,11 +168,11 @@ class DownloadedFile:
 
 class PartialFile:
     """
-    The part of a file that came so far, `<target>.part`, and beside it the version that it is of.
+    The part of a file that came so far, `<target>.part`, and beside it which address and version it is of.
 
-    It is there after the process has ended, and is gone on with by the next one.  *furthest* is the most
-    bytes that were there in this process; *is_joined* says that pieces were put together of which no version
-    says that they are of one file.
+    It is there after the process has ended, and is gone on with by the next one that asks the same address.
+    *furthest* is the most bytes that were there in this process; *is_unsure* says that nothing but a checksum
+    tells whether it is one file, and whole: its pieces have no version, or an answer had no length.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -183,30 +187,33 @@ class PartialFile:
     def __init__(self, url: str, target: Path, max_bytes: int) -> None:
         self._url, self._target, self._max_bytes = url, target, max_bytes
         self._part, self._note = (target.with_name(target.name + end) for end in (".part", ".part.version"))
-        self.size = self._part.stat().st_size if self._part.exists() else 0
+        # Addresses may hold secrets, such as signatures: none is written to the disk.
+        self._address = hashlib.sha256(url.encode()).hexdigest()
+        self.size, self.version, self.is_unsure = 0, "", False
+        address, _, version = (self._note.read_text() if self._note.exists() else "").partition("\n")
+        if address == self._address and self._part.exists():
+            self.size, self.version = self._part.stat().st_size, version
         self.furthest = self.size
-        self.version = self._note.read_text() if self._note.exists() else ""
-        self.is_joined = False
 
     def begin(self, version: str) -> None:
         """Begin anew, with the version that now comes: its ETag or the time of its last change, if any."""
         self.discard()
         self.version = version
-        self._note.write_text(version)
+        self._note.write_text(f"{self._address}\n{version}")
         self._part.touch()
 
     def expect(self, more: int) -> None:
         """Raise `RefusedFile` unless so many bytes more are allowed, and there is room on the disk."""
         if self.size + more > self._max_bytes:
-            self._refuse(f"it has {self.size + more} bytes or more, and {self._max_bytes} are allowed")
+            self.refuse(f"it has {self.size + more} bytes or more, and {self._max_bytes} are allowed")
         free = shutil.disk_usage(self._part.parent).free
         if more > free:
-            self._refuse(f"it needs {more} bytes more, and the disk has {free}")
+            self.refuse(f"it needs {more} bytes more, and the disk has {free}")
 
     def add(self, content: bytes) -> None:
         """Add bytes at the end; raises `RefusedFile` if it grows too large by them."""
         if self.size + len(content) > self._max_bytes:
-            self._refuse(f"it has more than the {self._max_bytes} bytes that are allowed")
+            self.refuse(f"it has more than the {self._max_bytes} bytes that are allowed")
         with self._part.open("ab") as file:
             file.write(content)
         self.size += len(content)
@@ -215,13 +222,15 @@ class PartialFile:
     def finish(self, needed: Iterable[tuple[str, str]]) -> DownloadedFile:
         """Put it in its place, on the disk, at once; raises `WrongChecksum` if it is another file."""
         checksums = file_checksums(self._part)
+        computed = {**checksums, _SIZE: str(self.size)}
         for kind, value in needed:
-            if checksums[kind] != value.lower():
+            if computed[kind] != value.lower():
                 self.discard()
-                raise WrongChecksum(kind, value, checksums[kind])
-        with self._part.open("rb+") as file:
-            os.fsync(file.fileno())
+                raise WrongChecksum(kind, value, computed[kind])
+        _sync(self._part)
         os.replace(self._part, self._target)
+        # Its name is of the folder: without this a power cut may leave a message processed and no file.
+        _sync(self._target.parent)
         self._note.unlink(missing_ok=True)
         return DownloadedFile(self._target, self.size, checksums)
 
@@ -229,11 +238,21 @@ class PartialFile:
         """Forget what came so far."""
         self._part.unlink(missing_ok=True)
         self._note.unlink(missing_ok=True)
-        self.version, self.size, self.is_joined = "", 0, False
+        self.version, self.size, self.is_unsure = "", 0, False
 
-    def _refuse(self, because: str) -> None:
+    def refuse(self, because: str) -> NoReturn:
+        """Forget what came so far, and raise `RefusedFile`."""
         self.discard()
         raise RefusedFile(self._url, because)
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file or a folder is on the disk."""
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 _MOST_REDIRECTS = 5
@@ -280,6 +299,7 @@ def download(
     *,
     max_bytes: int,
     checksums: Mapping[str, str] | Iterable[Mapping[str, str]] = (),
+    size: int | None = None,
     certificates: ssl.SSLContext | None = None,
     backoff: Backoff = BACKOFF,
     timeout: float = 30,
@@ -293,17 +313,19 @@ def download(
     A connection that breaks is resumed where it broke, also by the next call and the next process: by a
     Range, as long as its ETag or the time of its last change says that the file is the same.  Where the
     server gives neither, the checksums have to say so: if they are wrong, the file is fetched anew.  Without
-    either it is fetched anew at once.
+    either it is fetched anew at once.  An answer that has no length ends where its connection does, which may
+    have broken off: then *size* or *checksums* say whether the file is whole, and it is refused without both.
 
     The handler of a gateway calls it as anybody does.  There a failure that may pass is not tried again by
     *backoff*: the gateway hands the message over again by its own, and other messages meanwhile.
 
     Args:
         url: An https address.
-        target: The file; what came so far lies beside it in `<target>.part`.
+        target: The file; what came so far lies beside it in `<target>.part`.  One call at a time.
         max_bytes: The most that the file may have, and so the most of the disk that is used.
         checksums: By kind, `md5` or `sha256`; or the `fileChecksum` of a message.  The file must have all
             of them, so it has none of two that differ.
+        size: The bytes that the file must have, such as the `fileSize` of a message.
         certificates: A context with other authorities than those that everybody trusts; it must verify.
         backoff: When to try again; counted anew after each MiB that had not come before.
         timeout: Seconds without a byte, or with less than 1 KiB/s, after which a connection counts as broken.
@@ -312,9 +334,9 @@ def download(
         sleep: Waits so many seconds.
 
     Raises:
-        WrongChecksum: It is another file; it is not kept.
+        WrongChecksum: It is another file, by its checksums or its size; it is not kept.
         RefusedFile: No https; an address, by itself or by redirection, that is not allowed; too many
-            redirections; a certificate that is not of this host or not trusted; too large.
+            redirections; a certificate that is not of this host or not trusted; too large; of no length.
         DownloadFailed: It is not there (404, 410), or the server refuses it, which is final; or the
             connection broke again and again.
 
@@ -327,6 +349,8 @@ def download(
     cdckit.rdss.gateway.errors.RefusedFile: https://127.0.0.1/etc/passwd is refused: '127.0.0.1' leads ...
     """
     needed, once = needed_checksums(checksums), _TRIED_ONCE.get()
+    if size is not None:
+        needed.append((_SIZE, str(size)))
     context = certificates or ssl.create_default_context()
     if context.verify_mode is not ssl.CERT_REQUIRED or not context.check_hostname:
         raise InvalidArgument(
@@ -364,20 +388,25 @@ def _fetch_file(
     headers = {"Accept-Encoding": "identity"}
     if part.size and part.version:
         headers |= {"Range": f"bytes={part.size}-", "If-Range": part.version}
-    elif part.size and needed:
-        headers["Range"], part.is_joined = f"bytes={part.size}-", True
-    _fetch_missing(client, url, headers, part, timeout)
-    is_joined = part.is_joined
+    elif part.size and any(kind in KINDS for kind, _ in needed):
+        headers["Range"], part.is_unsure = f"bytes={part.size}-", True
+    _fetch_missing(client, url, headers, part, needed, timeout)
+    is_unsure = part.is_unsure
     try:
         return part.finish(needed)
     except WrongChecksum as error:
-        if not is_joined:
+        if not is_unsure:
             raise
-        raise _TransientFailure("the pieces that came are not of one file") from error
+        raise _TransientFailure("what came is not whole, or not of one file") from error
 
 
 def _fetch_missing(
-    client: httpx.Client, url: str, headers: dict[str, str], part: PartialFile, timeout: float
+    client: httpx.Client,
+    url: str,
+    headers: dict[str, str],
+    part: PartialFile,
+    needed: Sequence[tuple[str, str]],
+    timeout: float,
 ) -> None:
     furthest = part.furthest
     try:
@@ -385,6 +414,10 @@ def _fetch_missing(
             if _is_whole(answer, part):
                 return
             size = _place(answer, part)
+            if size is None:
+                if not needed:
+                    part.refuse("the answer has no length: give the size or a checksum of the file")
+                part.is_unsure, size = True, int(dict(needed).get(_SIZE, 0))
             _read(answer, part, timeout)
             if part.size < size:
                 raise httpx.ReadError("the answer brought less than the rest")
@@ -416,11 +449,15 @@ def _is_whole(answer: httpx.Response, part: PartialFile) -> bool:
     return False
 
 
-def _place(answer: httpx.Response, part: PartialFile) -> int:
-    """Go on with what is there, or begin anew; the size that a part says its file has, else 0."""
-    size, version = 0, _version(answer.headers)
+def _place(answer: httpx.Response, part: PartialFile) -> int | None:
+    """Go on with what is there, or begin anew; the least bytes of the whole file, None if nothing tells."""
+    size, version = None, _version(answer.headers)
+    length = answer.headers.get("content-length", "")
     if answer.status_code == 200:
         part.begin(version)
+        # An answer in chunks has an end of its own.
+        if length.isdecimal() or "transfer-encoding" in answer.headers:
+            size = int(length or 0)
     else:
         content_range = _CONTENT_RANGE.fullmatch(answer.headers.get("content-range", ""))
         if content_range is None or int(content_range[1]) != part.size:
@@ -430,8 +467,7 @@ def _place(answer: httpx.Response, part: PartialFile) -> int:
         if version and part.version and version != part.version:
             part.discard()
             raise _TransientFailure("the file has changed")
-        size = int(content_range[3]) if content_range[3] != "*" else 0
-    length = answer.headers.get("content-length", "")
+        size = int(content_range[3]) if content_range[3] != "*" else None
     part.expect(int(length) if length.isdecimal() else 0)
     return size
 
@@ -443,7 +479,7 @@ def _read(answer: httpx.Response, part: PartialFile, timeout: float) -> None:
         seconds = time.monotonic() - since
         if seconds > timeout:
             if part.size - size < _SLOWEST * seconds:
-                raise _TransientFailure(f"less than {_SLOWEST} bytes came in a second")
+                raise httpx.ReadTimeout(f"less than {_SLOWEST} bytes came in a second")
             since, size = time.monotonic(), part.size
 
 

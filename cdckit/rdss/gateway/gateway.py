@@ -175,8 +175,12 @@ class Gateway:
         self._outgoing(message)
 
     def resume(self) -> None:
-        """Send what is TO_SEND, and route what was refused, as after a crash; raises `SendFailed`."""
-        for destination in self.channels.destinations():
+        """
+        Send what is TO_SEND, and route what was refused, as after a crash; raises `SendFailed`.
+
+        A response to a queue that `returns` has no more goes to the output, and the log says so.
+        """
+        for destination in self.repository.unsent_destinations():
             self._send_all(destination)
         self._route()
 
@@ -452,7 +456,10 @@ class Gateway:
 
     def _send_all(self, destination: str) -> None:
         """Send what is TO_SEND to one destination, the oldest first."""
-        channel = self.channels.destinations()[destination]
+        channel = self.channels.destinations().get(destination, self.channels.output)
+        if destination not in self.channels.destinations():
+            gone = f"there is no queue {destination!r} any more: what is to be sent to it goes to the output"
+            self._warn(gone, RdssFault.INVALID_HEADER)
         while unsent := self.repository.unsent_messages(_AT_ONCE, destination):
             for message in unsent:
                 self._send(channel, message.value, message.sequence, message.message_id)

@@ -27,6 +27,10 @@ _REPLY_WITHIN = re.compile(r"ConnectionClosedByBroker: \((\d+)\) ['\"](.*)['\"]"
 """A reply in the text of an error: of a connection that is refused pika has no other."""
 
 
+_MOST_BLOCKED = 30
+"""Seconds for which a broker may say that it takes nothing more, unless its address says otherwise."""
+
+
 class RabbitChannel:
     """
     The queue *name* of the broker at *url*; one that is not there is declared, durable.
@@ -41,8 +45,10 @@ class RabbitChannel:
 
     A message is sent once the broker has confirmed it, which it does when the message is on its disk.
     Connects with the first call, and again after the connection was lost; what was delivered by the
-    connection before comes again.  It belongs to one thread.  A wrong password or virtual host, and a stream
-    queue, which has another protocol, are final: each call raises `NoChannel`.
+    connection before comes again.  A broker that takes nothing more, since an alarm of its memory or its disk
+    is on, cannot be reached after 30 s, or the `blocked_connection_timeout` of *url*.  It belongs to one
+    thread.  A wrong password or virtual host, and a stream queue, which has another protocol, are final: each
+    call raises `NoChannel`.
 
     Raises:
         MissingExtra: `pika` is not installed.
@@ -97,7 +103,7 @@ class RabbitChannel:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[Any]:
-        from pika.exceptions import AMQPError, UnroutableError
+        from pika.exceptions import AMQPError, ConnectionBlockedTimeout, UnroutableError
 
         try:
             yield self._open()
@@ -105,6 +111,10 @@ class RabbitChannel:
             # Somebody has removed the queue: the next call declares it again.
             self.close()
             raise ChannelUnreachable(self.name, "the queue is gone") from error
+        except ConnectionBlockedTimeout as error:
+            self.close()
+            because = "the broker takes nothing while an alarm of its memory or its disk is on"
+            raise ChannelUnreachable(self.name, because) from error
         except (AMQPError, OSError) as error:
             self.close()
             code, text = _broker_reply(error)
@@ -118,7 +128,10 @@ class RabbitChannel:
 
         if self._channel is None or not self._channel.is_open:
             self.close()
-            self._connection = pika.BlockingConnection(pika.URLParameters(self._url))
+            parameters = pika.URLParameters(self._url)
+            if parameters.blocked_connection_timeout is None:  # pika would wait for ever
+                parameters.blocked_connection_timeout = _MOST_BLOCKED
+            self._connection = pika.BlockingConnection(parameters)
             self._channel = self._declare_queue()
             if self._exchange:
                 self._channel.exchange_declare(self._exchange, passive=True)

@@ -169,6 +169,11 @@ _FIRST = (
     "AND parts.sequence = messages.sequence AND parts.number < messages.number)"
 )
 """The row of a message of which the first part came, in whatever position."""
+_HAS_NEWER_PART = (
+    "total > 1 AND EXISTS (SELECT 1 FROM messages AS parts WHERE parts.total > 1 "
+    "AND parts.sequence = messages.sequence AND parts.noted >= ?1)"
+)
+"""A part of a sequence of which others came later: half of it would be new again, and never whole."""
 _NEWEST = "taken, status, decorated, channel, error_code, error_description, noted"
 """What the newest refusal of the same bytes says anew."""
 _OF_SEQUENCE = "sequence = ? AND total > 1"
@@ -260,6 +265,11 @@ class SqliteRepository:
         columns, is_unsent = ", ".join(UnsentMessage._fields), "status = 'TO_SEND' AND destination = ?"
         query = f"SELECT {columns} FROM messages WHERE {is_unsent} ORDER BY number LIMIT ?"
         return [UnsentMessage(*row) for row in self._run(query, destination, limit)]
+
+    def unsent_destinations(self) -> list[str]:
+        """List where messages are TO_SEND to, that of the oldest first."""
+        query = "SELECT destination FROM messages WHERE status = 'TO_SEND' GROUP BY destination"
+        return [row[0] for row in self._run(f"{query} ORDER BY min(number)")]
 
     def take(self, messages: Sequence[StoredMessage | RefusedMessage], judge: Judge) -> list[Outcome]:
         """
@@ -383,14 +393,14 @@ class SqliteRepository:
 
     def forget(self, before: datetime) -> int:
         """Remove what was noted before then and is done; how many messages.  `counts` stays as it is."""
-        done = "noted < ? AND status <> 'TO_SEND'"
-        settled = f"{done} AND outcome IS NOT 'waiting'"
+        done = "noted < ?1 AND status <> 'TO_SEND'"
+        settled = f"{done} AND outcome IS NOT 'waiting' AND NOT ({_HAS_NEWER_PART})"
         with self._transaction():
             for outcome, number in self._run(
                 f"SELECT outcome, count(*) FROM messages WHERE {settled} AND outcome IS NOT NULL "
                 "GROUP BY outcome "
                 f"UNION ALL SELECT channel, count(*) FROM refused WHERE {done} AND taken GROUP BY channel",
-                *(before.timestamp(), before.timestamp()),
+                before.timestamp(),
             ).fetchall():
                 self._only_count(outcome, number)
             count = self._run(f"DELETE FROM messages WHERE {settled}", before.timestamp()).rowcount

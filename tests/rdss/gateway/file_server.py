@@ -98,6 +98,17 @@ def piece(content: bytes, most: int, *, etag: str = '"1"') -> Callable[[Any], No
     return answer
 
 
+def unmeasured(content: bytes, *, etag: str = "", breaks_after: int | None = None) -> Callable[[Any], None]:
+    """The file without its length: it ends where the connection does, which may break off."""
+
+    def answer(request: Any) -> None:
+        headers = {"Connection": "close", **({"ETag": etag} if etag else {})}
+        respond(request, 200, headers, content[:breaks_after])
+        request.close_connection = True
+
+    return answer
+
+
 def status(number: int, **headers: str) -> Callable[[Any], None]:
     """An answer without content."""
     said = {name.replace("_", "-"): value for name, value in headers.items()}

@@ -400,6 +400,19 @@ def test_a_next_page_elsewhere_or_in_a_circle_is_not_asked(
         adaptor(repository, exchange(), application).poll()
 
 
+def test_pages_that_name_each_other_as_the_next_end(
+    application: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = {"/objects": "/objects?more", "/objects?more": "/objects"}
+
+    def answer(path: str) -> tuple[int, bytes]:
+        return 200, json.dumps({"items": [], "next": pages.pop(path)}).encode()
+
+    monkeypatch.setattr(application, "answer", answer)
+    with SqliteRepository(":memory:") as repository, pytest.raises(NoChannel, match="next page"):
+        adaptor(repository, exchange(), application).poll()
+
+
 @pytest.mark.parametrize("page", [b"[]", b"{}", b"no JSON", b'{"items": [1]}', b'{"items": [{"id": 1}]}'])
 def test_an_answer_that_is_no_list_of_objects_is_said_to_be_none(
     application: Application, monkeypatch: pytest.MonkeyPatch, page: bytes

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import trustme
-from file_server import FileServer, dripping, endless, piece, respond, status, whole
+from file_server import FileServer, dripping, endless, piece, respond, status, unmeasured, whole
 
 from cdckit.errors import InvalidArgument
 from cdckit.rdss.gateway import (
@@ -75,6 +75,10 @@ def fetch(trust: ssl.SSLContext, server: FileServer, tmp_path: Path) -> Callable
 
 def is_loopback(address: Address) -> bool:
     return address.is_loopback
+
+
+def url_digest(url: str) -> str:
+    return hashlib.sha256(url.encode()).hexdigest()
 
 
 def left(tmp_path: Path) -> set[str]:
@@ -178,12 +182,49 @@ def test_the_rest_of_another_version_is_not_joined(fetch: Callable[..., Any], se
     assert fetch(server.url("/t")).path.read_bytes() == other
 
 
+def test_the_beginning_of_what_another_address_gave_is_not_gone_on_with(
+    fetch: Callable[..., Any], server: FileServer
+) -> None:
+    """Two files of one target and one ETag, which tells versions of one address apart and nothing else."""
+    other = b"other" * 3000
+    server.answers |= {"/one": [whole(CONTENT, breaks_after=4000)], "/two": [whole(other)]}
+    with pytest.raises(DownloadFailed):
+        fetch(server.url("/one"), backoff=Backoff(retries=0))
+    assert fetch(server.url("/two")).path.read_bytes() == other
+    assert server.asked == [("/one", None), ("/two", None)]
+
+
+def test_an_answer_without_a_length_is_whole_if_the_message_says_so(
+    fetch: Callable[..., Any], server: FileServer, tmp_path: Path
+) -> None:
+    """Its end may be that of the connection (RFC 9112, 8): what says nothing of the file leaves that open."""
+    cut = unmeasured(CONTENT, etag='"1"', breaks_after=4000)
+    server.answers["/y"] = [cut, piece(CONTENT, 99_999)]
+    assert fetch(server.url("/y"), size=10240).path.read_bytes() == CONTENT
+    assert [asked for _, asked in server.asked] == [None, "bytes=4000-"]
+    server.answers["/y"] = [cut, unmeasured(CONTENT)]
+    assert fetch(server.url("/y"), checksums={"md5": MD5}).path.read_bytes() == CONTENT
+    server.answers["/y"] = [unmeasured(CONTENT)]
+    with pytest.raises(RefusedFile, match="the answer has no length: give the size or a checksum"):
+        fetch(server.url("/y"))
+
+
+@pytest.mark.parametrize("size", [10239, 10241])
+def test_a_file_of_another_size_than_the_message_says_is_not_kept(
+    fetch: Callable[..., Any], server: FileServer, tmp_path: Path, size: int
+) -> None:
+    server.answers["/z"] = [whole(CONTENT)]
+    with pytest.raises(WrongChecksum, match=f"APPERRMET004.*The size is 10240; the message says {size}"):
+        fetch(server.url("/z"), size=size)
+    assert left(tmp_path) == set()
+
+
 def test_what_was_whole_before_the_process_died_is_not_fetched_again(
     fetch: Callable[..., Any], server: FileServer, tmp_path: Path
 ) -> None:
     server.answers["/e"] = [whole(CONTENT)]
     (tmp_path / "file.part").write_bytes(CONTENT)
-    (tmp_path / "file.part.version").write_text('"1"')
+    (tmp_path / "file.part.version").write_text(f'{url_digest(server.url("/e"))}\n"1"')
     assert fetch(server.url("/e"), checksums={"sha256": SHA256}).size == 10240
 
 
@@ -241,6 +282,16 @@ def test_a_server_that_only_keeps_one_waiting_is_left(
     server.answers["/n"] = [dripping]
     with pytest.raises(DownloadFailed, match="less than 1024 bytes came in a second, also in 1 retries"):
         fetch(server.url("/n"), backoff=Backoff(retries=1))
+
+
+def test_much_that_came_slowly_is_progress_too(
+    fetch: Callable[..., Any], server: FileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retries are counted anew after it, however the connection ended."""
+    monkeypatch.setattr(downloads, "time", SimpleNamespace(monotonic=map(float, count()).__next__))
+    monkeypatch.setattr(downloads, "_PROGRESS", 60)
+    server.answers["/slow"] = [dripping, whole(b"x" * 1000)]
+    assert fetch(server.url("/slow"), backoff=Backoff(retries=0)).size == 1000
 
 
 def test_what_a_redirection_brings_is_not_read(fetch: Callable[..., Any], server: FileServer) -> None:

@@ -266,6 +266,27 @@ def test_a_response_goes_where_the_request_says() -> None:
         assert response["messageHeader"]["correlationId"] == asked
 
 
+def test_a_response_to_a_queue_that_is_there_no_more_goes_to_the_output(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It was noted when the queue had this name: it goes where that to an address of nobody goes."""
+
+    def handler(turn: MessageContext) -> None:
+        turn.reply(OBJECT)
+
+    before, after = exchange(returns={"desk": Failing("desk", 3)}), exchange()
+    with SqliteRepository(":memory:") as repository:
+        receiver = gateway(repository, before)
+        put(before, message(1, "MetadataRead", return_address="desk"))
+        receiver.receive()
+        with pytest.raises(SendFailed, match="'desk'"):
+            receiver.process(handler)
+        gateway(repository, after).resume()
+    [response] = kept(after.output)
+    assert response["messageHeader"]["correlationId"] == uuid(1)
+    assert "GENERR004 there is no queue 'return desk' any more" in caplog.text
+
+
 def test_a_request_returns_its_response_and_leaves_the_rest_for_the_handler() -> None:
     channels = exchange()
     question = message(1, "MetadataRead")

@@ -18,6 +18,21 @@ def closed(code: int, text: str) -> str:
     return repr(exceptions.ConnectionClosedByBroker(code, text))
 
 
+@pytest.mark.parametrize(("options", "seconds"), [("", 30), ("?blocked_connection_timeout=5", 5)])
+def test_a_broker_that_takes_nothing_more_is_waited_for_only_a_while(
+    monkeypatch: pytest.MonkeyPatch, options: str, seconds: int
+) -> None:
+    """It does so while an alarm of its memory or its disk is on; pika would wait for ever."""
+
+    def block(parameters: pika.URLParameters) -> None:
+        assert parameters.blocked_connection_timeout == seconds
+        raise exceptions.ConnectionBlockedTimeout("Blocked connection timeout expired.")
+
+    monkeypatch.setattr(pika, "BlockingConnection", block)
+    with pytest.raises(ChannelUnreachable, match="an alarm of its memory or its disk is on"):
+        RabbitChannel("s", f"amqp://guest:guest@broker/{options}").send(b"{}", key="")
+
+
 @pytest.mark.parametrize(
     ("error", "kind", "because"),
     [

@@ -197,6 +197,21 @@ def test_what_is_done_is_forgotten_and_stays_counted() -> None:
         assert repository.forget(noon + timedelta(seconds=1)) == 0
 
 
+def test_the_parts_of_a_sequence_are_forgotten_together() -> None:
+    """Half of one would be new again: the part that comes once more, and the bytes of the other are gone."""
+    noon = datetime(2024, 1, 1, 12, tzinfo=UTC)
+    times = [noon]
+    with SqliteRepository(":memory:", clock=lambda: times[0]) as repository:
+        take(repository, [part("one", 1, 3)])
+        times[0] += timedelta(hours=1)
+        take(repository, [part("two", 2, 3), part("three", 3, 3)])
+        assert settle(repository, ["one", "two", "three"], Outcome.PROCESSED)
+        assert repository.forget(noon + timedelta(minutes=30)) == 0
+        assert take(repository, [part("one", 1, 3)]) == [Outcome.DUPLICATE]
+        assert repository.forget(noon + timedelta(hours=2)) == 3
+        assert repository.counts()[Outcome.PROCESSED] == 3
+
+
 def test_a_message_is_settled_once_and_nothing_of_a_second_time_is_kept() -> None:
     with SqliteRepository(":memory:") as repository:
         repository.rows("CREATE TABLE done (name TEXT)")
