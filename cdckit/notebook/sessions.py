@@ -59,12 +59,11 @@ def _forward_lines(read: int, to: int) -> None:
 GIBIBYTE = 1024**3
 
 # PySpark reads these when the JVM and the workers start; there are no settings for them.
-ENVIRONMENT = {
-    "TZ": "UTC",
-    "PYSPARK_PYTHON": sys.executable,
-    "SPARK_LOCAL_IP": "127.0.0.1",
-    "SPARK_LOCAL_HOSTNAME": "localhost",
-}
+ENVIRONMENT = {"TZ": "UTC", "PYSPARK_PYTHON": sys.executable}
+
+# For where all executors are: those of another machine would look for the driver on their own.
+LOOPBACK_ENVIRONMENT = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost"}
+_LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "localhost"}
 
 # They print on stderr, as one line of JSON with every stack frame, what is raised as an exception anyway.
 _TALKATIVE = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
@@ -104,6 +103,9 @@ def session(
 ) -> SparkSession:
     """
     The running Spark session if there is one, of whichever thread, else a local one for interactive work.
+
+    Where the environment variable SPARK_REMOTE names a server of Spark Connect, it is a session of that one,
+    which has settings of its own: of the arguments *app_name* and *config* alone count.
 
     The local session is quiet, keeps to the loopback interface, reads and shows every instant in
     UTC, and its Python workers run the interpreter of the driver.  Nothing else in cdckit looks a
@@ -146,13 +148,20 @@ def session(
     if running is not None:
         jupyter.attach()
         return running
+    config = dict(config or {})
     os.environ.update(ENVIRONMENT)
+    chosen = {"spark.sql.session.timeZone": "UTC"}
+    if "SPARK_REMOTE" not in os.environ:
+        master = config.get("spark.master", "local[*]")
+        chosen = {"spark.master": master, **settings(memory or _default_memory(), small)}
+        if master.startswith("local"):
+            os.environ.update(LOOPBACK_ENVIRONMENT)
+            chosen |= _LOOPBACK
+        chosen |= forked_workers(config) | ({"spark.ui.enabled": "true"} if ui else {})
     if hasattr(time, "tzset"):
         time.tzset()
-    builder = SparkSession.Builder().appName(app_name).master("local[*]")
-    chosen = {"spark.ui.enabled": "true"} if ui else {}
-    chosen |= forked_workers(config or {})
-    for name, value in {**settings(memory or _default_memory(), small), **chosen, **(config or {})}.items():
+    builder = SparkSession.Builder().appName(app_name)
+    for name, value in {**chosen, **config}.items():
         builder = builder.config(name, value)
     for name in _TALKATIVE:
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -205,7 +214,7 @@ def _cache_java_names() -> None:
 
 
 def settings(memory: str, small: bool = False) -> dict[str, str]:
-    """Choose what a local session with so large a heap is told, for *small* data or any."""
+    """Choose what a session with so large a heap is told, for *small* data or any."""
     partitions = 2 if small else 8 * (os.cpu_count() or 1)
     log = Path(__file__).with_name("log4j2.properties")
     java = f"-Duser.timezone=UTC -Dlog4j2.configurationFile={log.as_uri()}"
@@ -214,8 +223,6 @@ def settings(memory: str, small: bool = False) -> dict[str, str]:
     pages = {"spark.buffer.pageSize": "4m"} if small else {}
     return pages | {
         "spark.driver.memory": memory,
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "localhost",
         "spark.driver.extraJavaOptions": f"{java} {_ONE_COMPILER}" if small else java,
         # PySpark sends the place in the program of each function of a column to the JVM, in five calls: with
         # it, to describe a question of several hundred columns takes three seconds, without it one.

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 
@@ -124,6 +125,44 @@ def test_workers_are_forked_by_us_where_that_is_sure_to_work(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     assert sessions.forked_workers({}) == {}
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, str]]:
+    """What PySpark is told for a session, with an environment of the test's own."""
+    monkeypatch.setattr(sessions, "_running_session", lambda: None)
+    monkeypatch.setattr(sessions, "_cache_java_names", lambda: None)
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", lambda builder: dict(builder._options))
+    ours = {**sessions.ENVIRONMENT, **sessions.LOOPBACK_ENVIRONMENT}
+    monkeypatch.setattr(os, "environ", {name: os.environ[name] for name in os.environ if name not in ours})
+    return session  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("master", "is_here"),
+    [("local[2]", True), ("local-cluster[2,1,1024]", True), ("spark://there:7077", False)],
+)
+def test_a_driver_keeps_to_loopback_where_all_executors_do(
+    begun: Callable[..., dict[str, str]], master: str, is_here: bool
+) -> None:
+    """Those of a cluster would look for it on their own machines."""
+    told = begun(config={"spark.master": master})
+    assert told["spark.master"] == master
+    assert ("spark.driver.host" in told, "spark.driver.bindAddress" in told) == (is_here, is_here)
+    assert ("SPARK_LOCAL_IP" in os.environ, "SPARK_LOCAL_HOSTNAME" in os.environ) == (is_here, is_here)
+    assert os.environ["TZ"] == "UTC"
+
+
+def test_a_server_that_the_environment_names_is_connected_to(begun: Callable[..., dict[str, str]]) -> None:
+    os.environ["SPARK_REMOTE"] = "sc://there"
+    told = begun(config={"spark.sql.shuffle.partitions": "3"})
+    assert told == {
+        "spark.app.name": "cdckit",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "3",
+    }
+    assert os.environ["TZ"] == "UTC"
+    assert "SPARK_LOCAL_IP" not in os.environ
 
 
 def test_a_running_session_is_found_from_another_thread(spark: SparkSession) -> None:
