@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import socket
 import ssl
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from stat import S_ISDIR
 from types import SimpleNamespace
 from typing import Any
 
@@ -97,6 +99,20 @@ def test_a_file_is_there_whole_with_its_checksums(
         {"md5": MD5, "sha256": SHA256},
     )
     assert left(tmp_path) == {"file"}
+
+
+def test_a_file_and_its_name_are_on_the_disk_before_it_is_said_to_be_there(
+    fetch: Callable[..., Any], server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = list[tuple[bool, set[str]]]()
+
+    def fsync(opened: int) -> None:
+        synced.append((S_ISDIR(os.fstat(opened).st_mode), left(tmp_path)))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    server.answers["/o"] = [whole(CONTENT)]
+    fetch(server.url("/o"))
+    assert synced == [(False, {"file.part", "file.part.version"}), (True, {"file", "file.part.version"})]
 
 
 def test_a_connection_that_breaks_is_resumed_where_it_broke(
