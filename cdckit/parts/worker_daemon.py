@@ -19,11 +19,10 @@ import numpy as np
 from pyspark import daemon
 
 import cdckit
-from cdckit.errors import MissingExtra
 from cdckit.parts.workers import begin_task
 
 for _name in cdckit.__all__:  # all that the workers of this package run, before they are forked
-    with suppress(MissingExtra):  # a door that cannot be open here sends no work
+    with suppress(Exception):  # a door that cannot be open here sends no work, and others do
         getattr(cdckit, _name)
 
 

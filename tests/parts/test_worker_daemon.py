@@ -41,6 +41,25 @@ def test_workers_have_what_they_need_and_their_own_random_numbers() -> None:
     assert len({*one.split()[1:], *other.split()[1:]}) == 4
 
 
+BROKEN = """
+import cdckit
+
+def broken(name):
+    raise OSError("libc++.so.1: cannot open shared object file")
+
+cdckit.__all__, cdckit.__getattr__ = ["datahub"], broken
+from cdckit.parts import worker_daemon
+print("begun")
+"""
+
+
+def test_a_door_that_cannot_be_imported_leaves_the_others_their_workers() -> None:
+    """Such as one whose package was compiled for another system: it sends no work from here."""
+    environment = {"PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", BROKEN], env=environment, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("begun\n", "")
+
+
 ENOUGH = """
 import os, socket, sys
 from pyspark import daemon
