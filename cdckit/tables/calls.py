@@ -237,28 +237,32 @@ class Call(tables.Call):
                 digits = self._typed(expression).digits
         return F.lit("") if digits is None else F.coalesce(digits, F.lit(""))
 
-    def time_text(self, expression: object, *, within: bool = False) -> Column:
+    def time_text(self, expression: object, within: Sequence[str] = ()) -> Column:
         """
         Write what stands in a row for a time, *expression* by a column or an expression, as text.
 
-        With *within*, where an expression reads nothing of the one column of texts in it, what stands there.
+        Where an expression reads nothing, what stands in the columns *within* it.
         """
         text = F.lit(None).cast("string")
         if isinstance(expression, str | Column):
             with suppress(*_SPARK_ERRORS):
                 typed = self._typed(expression)
                 text = as_text(typed.value, typed.kind)
-        column = self._text_column(expression) if within else None
-        return text if column is None else F.coalesce(text, F.col(quoted(column)))
+        if len(within) > 1:
+            texts = F.array_compact(F.array(*(F.nullif(F.trim(quoted(name)), F.lit("")) for name in within)))
+            return F.coalesce(text, F.nullif(F.array_join(F.array_distinct(texts), " "), F.lit("")))
+        return F.coalesce(text, F.col(quoted(within[0]))) if within else text
 
-    def must_read(self, expression: object) -> bool:
-        """Tell whether an expression makes times of one column, of texts, and does not speak of null."""
-        if not isinstance(expression, str | Column) or _NULL.search(str(expression)):
-            return False
+    def columns_to_read(self, expression: object) -> list[str]:
+        """The columns of an expression that makes times of texts alone; none if it speaks of null."""
+        is_column = isinstance(expression, str) and expression in self.columns
+        if not isinstance(expression, str | Column) or is_column or _NULL.search(str(expression)):
+            return []
         with suppress(*_SPARK_ERRORS):
-            is_of_texts = self._named_in(expression) == [self._text_column(expression)]
-            return is_of_texts and is_time(self._typed(expression).kind)
-        return False
+            texts = self._texts_in(expression)
+            if texts == self._named_in(expression) and is_time(self._typed(expression).kind):
+                return texts
+        return []
 
     def unreadable(self, expression: object, argument: str, *, within: bool = False) -> Unreadable:
         """Say of rows that their time, the `time_text`, cannot be read."""
@@ -267,17 +271,18 @@ class Call(tables.Call):
         if words in self.columns:
             left_out = self.table.without(words)
             words = quoted_if_needed(words)
-        column = self._text_column(expression) if within else None
-        return Unreadable(argument, words if column is None else quoted_if_needed(column), left_out)
+        for column in self.text_column(expression) if within else ():
+            words = quoted_if_needed(column)
+        return Unreadable(argument, words, left_out)
 
-    def _text_column(self, expression: object) -> str | None:
-        """The one column of texts that an expression names; None of several, or where it is a column."""
+    def text_column(self, expression: object) -> list[str]:
+        """The one column of texts that an expression names; none of several, or where it is a column."""
         if isinstance(expression, str) and expression in self.columns:
-            return None
+            return []
         if not isinstance(expression, str | Column):
-            return None
+            return []
         within = self._texts_in(expression)
-        return within[0] if len(within) == 1 else None
+        return within if len(within) == 1 else []
 
     def _texts_in(self, expression: str | Column) -> list[str]:
         """The columns of texts that an expression names."""

@@ -129,13 +129,13 @@ def changes_from(
         valid_to: And until when, exclusive (`effective_until`).  Null, an empty text, `infinity`, an end in
             the year 9999 or later, or another that `scd_type_2` has put there (`valid_to_current`) and the
             metadata of the column still name, is open: until something else is said.  A row that ends before
-            it begins, or as it does, is a reject; so is one whose text an expression cannot read, such as "x"
-            by `try_to_timestamp(until)`, unless it speaks of null itself, as for a text that means an open
-            end: `if(until = 'x', null, try_to_timestamp(until))`.  Columns that these two name are no fields,
-            unless *column_list* has them.  The end is a part of the message: a row that has got one since the
-            table was applied to a ledger is another message, beside which the open one still stands.  Where
-            that would be seen beside what follows, the ledger refuses the table (`OpenInLedger`):
-            `Ledger.revoke` its open rows before it is applied again.
+            it begins, or as it does, is a reject; so is one whose texts, of one column or of several, an
+            expression cannot read, such as "x" by `try_to_timestamp(until)`, unless it speaks of null itself,
+            as for a text that means an open end: `if(until = 'x', null, try_to_timestamp(until))`.  Columns
+            that these two name are no fields, unless *column_list* has them.  The end is a part of the
+            message: a row that has got one since the table was applied to a ledger is another message, beside
+            which the open one still stands.  Where that would be seen beside what follows, the ledger refuses
+            the table (`OpenInLedger`): `Ledger.revoke` its open rows before it is applied again.
         message: What identifies the message: provenance will name it.  Null is as none.  Rows of one message
             that differ are several statements, equal ones are one.
         priority: How much it counts (see `with_priorities`).
@@ -348,7 +348,7 @@ def _read(frame: AnyTable, *, priority: int, **arguments: Any) -> _Read:
     none, row = F.lit(None).cast("string"), F.lit(0).cast("bigint") if table.row is None else table.row
     columns = {
         "effective_timestamp": effective_at,
-        "time_said": call.time_text(time, within=True),
+        "time_said": call.time_text(time, call.text_column(time)),
         "places_said": F.array(*map(_other_day, map(call.time_text, places))).cast("array<string>"),
         UNTIL: until,
         "end_said": end_said,
@@ -533,7 +533,7 @@ def _until(call: Call, expression: str | Column | datetime | None) -> tuple[Colu
         return F.lit(None).cast("timestamp_ltz"), F.lit(None).cast("string")
     end = _instant(call, expression, "valid_to")
     # Null is what `nullif(until, 'open')` means to say, and what `try_to_timestamp(until)` could not read.
-    text = call.time_text(expression, within=call.must_read(expression))
+    text = call.time_text(expression, call.columns_to_read(expression))
     is_open = is_never(end) | is_text_of_never(text)
     if isinstance(expression, str) and expression in call.columns:
         stands_for_open = open_end(call.frame, expression)

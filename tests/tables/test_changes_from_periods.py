@@ -154,6 +154,30 @@ def test_an_end_that_an_expression_cannot_read_is_no_open_end() -> None:
 
 
 @pytest.mark.usefixtures("spark")
+def test_an_end_of_several_columns_that_cannot_be_read_is_no_open_end() -> None:
+    """A day and a clock, or two forms: it is open where nothing stands in them, or what never ends."""
+    frame = prices(
+        (1, 50, "2024-01-05", "06.01.2024"),
+        (2, 50, "2024-01-05", "06.01.2024"),
+        (3, 50, "2024-01-05", "soon"),
+        (4, 50, "2024-01-05", " "),
+        (5, 50, "2024-01-05", "infinity"),
+    ).assign(clock=["00:00", None, "00:00", None, "infinity"])
+    end = "try_to_timestamp(concat_ws(' ', until, nullif(clock, '')), 'd.M.yyyy HH:mm')"
+    how: dict[str, Any] = {"keys": ["id"], "valid_from": "since", "column_list": ["price"]}
+    read = changes_from(frame, valid_to=end.replace("nullif(clock, '')", "clock"), **how)
+    refused = {row["offset"]: row["error_description"] for row in rejects(read).collect()}
+    assert list(refused) == [2, 3]
+    assert "is '06.01.2024', which is not ISO 8601" in refused[2]
+    assert "is 'soon 00:00', which is not ISO 8601" in refused[3]
+    assert versions(read) == [(1, 50, "5", "6"), (4, 50, "5", None), (5, 50, "5", None)]
+    # It speaks of null itself.
+    assert versions(changes_from(frame, valid_to=end, **how))[1:] == [
+        (number, 50, "5", None) for number in (2, 3, 4, 5)
+    ]
+
+
+@pytest.mark.usefixtures("spark")
 def test_an_end_needs_a_beginning_and_one_beginning_is_enough() -> None:
     frame = prices((1, 50, "2024-01-05", "2024-01-06"))
     with pytest.raises(UnfitTable, match="valid_to is said, and valid_from is not: an end needs a beginning"):
