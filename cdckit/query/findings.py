@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import reduce
+from operator import or_
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -20,6 +21,7 @@ from cdckit.model.changes import (
     require_changes,
 )
 from cdckit.model.history import DELETED, VALID_TO
+from cdckit.model.records import ERROR_CODE, ChangeFault
 from cdckit.parts.arguments import quoted, require_columns, require_fields, require_struct
 from cdckit.parts.values import as_text, comparable
 from cdckit.query.differences import (
@@ -185,7 +187,12 @@ def _records_of_no_use(records: DataFrame, name: str, sides: Sides) -> DataFrame
         # What is no value of the key's type names no entity: not the one whose key is null, either.
         are_keys &= _is_read(value, made, records.schema[key.name].dataType)
         columns.append(comparable(made, key.dataType).alias(OTHER_SIDE + place))
-    return records.where(are_keys).select(
+    # A record that does not say its key is about no entity, unless that is what is wrong with it.
+    lacks_key = F.lit(False)
+    if ERROR_CODE in records.columns:
+        lacks_key = F.col(ERROR_CODE).eqNullSafe(F.lit(ChangeFault.KEY_MISSING.value))
+    says_key = reduce(or_, (F.col(quoted(key.name)).isNotNull() for key in sides.keys), lacks_key)
+    return records.where(are_keys & says_key).select(
         *columns,
         F.struct(
             at.cast("timestamp_ltz").alias("at"),

@@ -211,6 +211,18 @@ def test_a_record_whose_key_is_no_value_of_its_type_explains_nothing(spark: Spar
         assert {row["number"]: row["explanation"] for row in found} == {None: None, 1: None, **explained}
 
 
+def test_a_record_that_does_not_say_its_key_explains_what_is_of_no_key_if_it_lacked_that(
+    spark: SparkSession,
+) -> None:
+    """What could not be read may be about any entity: it is no proof of the one whose key is null."""
+    history = merge(to_dataframe(spark, [said(1, "m1", 9, name="pot")], FIELDS), entity="product", keys=KEYS)
+    source = spark.createDataFrame([(None, "somebody"), (1, "pot")], "number int, name string")
+    for code, explanation in (("NOT_JSON", None), ("KEY_MISSING", "REJECTED")):
+        rejects = spark.createDataFrame([(None, code)], "number int, error_code string")
+        (found,) = reconcile(history, source, valid_at=NOON, keys=KEYS, rejects=rejects).collect()
+        assert (found["number"], found["explanation"]) == (None, explanation)
+
+
 def test_without_the_other_tables_only_a_delete_explains_itself(
     history: DataFrame, source: DataFrame
 ) -> None:
