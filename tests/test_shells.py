@@ -79,6 +79,15 @@ def test_a_batch_that_comes_again_is_told_by_its_id(spark: SparkSession, settled
         shell.receive(records(spark, [b"!"]), "nothing")
 
 
+def test_documents_in_another_order_are_another_batch(spark: SparkSession, settled: Settled) -> None:
+    """They stand in their order, whenever they are handed over: of two of one time the later one counts."""
+    shell, values = settled.shell, [b"!", b"?"]
+    shell.receive(values, "tuesday", **settled.door.documents)
+    assert shell.receive(values, "tuesday", received_at=AT, **settled.door.documents).repeated
+    with pytest.raises(BatchIdReused, match="tuesday"):
+        shell.receive(values[::-1], "tuesday", **settled.door.documents)
+
+
 def test_documents_are_received_as_records_of_their_time(spark: SparkSession, settled: Settled) -> None:
     door, shell = settled.door, settled.shell
     assert settled.nothing == ReceiveResult(1, 0)

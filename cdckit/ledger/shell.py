@@ -37,6 +37,7 @@ from cdckit.model.records import RECORD_COLUMNS
 from cdckit.outputs.scd import scd_type_2
 from cdckit.parts.arguments import require_batch_id, require_instant
 from cdckit.parts.calls import checked_calls
+from cdckit.parts.instants import microseconds
 from cdckit.parts.values import time_between
 from cdckit.parts.workers import compute_once, describe_step
 from cdckit.store import Snapshot, Store, Transaction
@@ -537,10 +538,13 @@ class Shell(ABC):
         take: Callable[[Transaction, DataFrame], WorkResult],
     ) -> ReceiveResult:
         with describe_step(self._spark, f"{self._door}: take a batch of records"):
+            if received_at is None and not isinstance(records, DataFrame):
+                received_at = datetime.now(UTC)
             given = as_records(self._spark, records, received_at, shell=self._door)
-            # The offset of a document is when it is handed over: another one when it comes again.
-            place = ("partition", "offset") if isinstance(records, DataFrame) else ()
-            content = given.select("topic", "key", "value", *place)
+            # The offset of a document is its place, beside when it is handed over: another time than before.
+            first = 0 if received_at is None else microseconds(received_at)
+            place = (F.col("offset") - F.lit(first)).alias("place")
+            content = given.select("topic", "key", "value", "partition", place)
             return self._commit(lambda tables: take(tables, given), batch, content)
 
     def _commit(
