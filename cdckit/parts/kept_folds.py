@@ -90,6 +90,11 @@ class KeptFold(ABC):
         """Tell what the rows of a scope are sorted by."""
         raise NotImplementedError
 
+    @classmethod
+    def sort(cls, rows: Iterable[Any]) -> list[Any]:
+        """Bring rows of a scope into the order in which they are taken."""
+        return sorted(rows, key=cls.order)
+
     @abstractmethod
     def take(self, row: Any) -> Iterable[Any]:
         """Take a row; what follows from it."""
@@ -221,7 +226,7 @@ def take_scopes(
     for scope, rows in scopes.items():
         before = states.get(scope, ScopeState(scope))
         scope_fold = fold(before.state, settings)
-        for row in sorted([*waited.get(scope, ()), *rows], key=fold.order):
+        for row in fold.sort([*waited.get(scope, ()), *rows]):
             results += scope_fold.take(row)
         results += scope_fold.settle()
         after = ScopeState(scope, scope_fold.state(), tuple(scope_fold.waiting()))

@@ -173,8 +173,10 @@ class Service(Shell):
     the responses that wait, and a ledger of subscriptions, in one store.
 
     The requests of an entity must come in their order, in whatever batches; then what the service answers
-    is at any time what one batch of all messages would have given.  A record that an earlier batch
-    brought is passed over, such as when a stream begins anew.  Two things depend on what comes first all
+    is at any time what one batch of all messages would have given.  That order is batch after batch, and in
+    a partition offset after offset, whatever the clocks of its producers say; between partitions record times
+    decide, of each partition the latest so far.  `rebuild` takes them as they came.  A record that an earlier
+    batch brought is passed over, as when a stream begins anew.  Two things depend on what comes first all
     the same: what is told of an entity type on the way (not what it is in the end), and a request that
     contradicts itself after it was complete: it stays complete.
 

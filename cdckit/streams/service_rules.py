@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, ClassVar
 
 import msgspec
@@ -179,7 +180,7 @@ def read_patches(batch: pa.RecordBatch, rules: ServiceRules) -> Iterator[EntityP
     for row in _with_numbers(batch):
         if row[ERROR_CODE] is None:
             place = row["batch"], row["number"]
-            source = {name: row[name] for name in ARRIVAL.names}
+            source = {name: row[name] for name in (*ARRIVAL.names, "batch")}
             for kind, patch in _patches_of(row["stream"], row["value"], rules):
                 ended = answered_at(row["timestamp"], patch["begun"])
                 yield kind(place, {**source, **patch, ANSWERED_AT: ended})
@@ -222,8 +223,32 @@ def _with_numbers(batch: pa.RecordBatch) -> list[Columns]:
 
 # Folds -----------------------------------------------------------------------------------------------------
 
+_PARTITION = ("batch", "topic", "partition")
 
-class EntityPatches(PlannedFold):
+
+class _InLogOrder(PlannedFold):
+    """
+    A fold of rows in the order in which they were written.
+
+    Batch goes after batch, and in a partition offset after offset, whatever the clocks of producers say: a
+    partition is an append-only log.  Between partitions times decide, of each the latest one so far.
+    """
+
+    @classmethod
+    def order(cls, row: Any) -> Any:
+        return row_rank(row.columns, (*_PARTITION, "offset", "timestamp", "part", *REQUEST))
+
+    @classmethod
+    def sort(cls, rows: Iterable[Any]) -> list[Any]:
+        latest, timed_rows = dict[Any, Any](), []
+        for row in sorted(rows, key=cls.order):
+            partition, time = row_rank(row.columns, _PARTITION), row_rank(row.columns, ["timestamp"])
+            latest[partition] = max(latest.get(partition, ()), time)
+            timed_rows.append((partition[0], latest[partition], row))
+        return [row for *_, row in sorted(timed_rows, key=itemgetter(0, 1))]
+
+
+class EntityPatches(_InLogOrder):
     """The document of an entity, and its patches one after the other; as one, all that have no name."""
 
     name = "entities"
@@ -257,7 +282,7 @@ def _lessons(answer: Columns) -> Iterator[Lesson]:
     """What can be learnt from an answer: of a schema each of its types; an entity, if the patch lets it."""
     if answer["action"] is None:
         return
-    names = (*ARRIVAL.names, "db", "collection", *REQUEST, "part", "ended", "taken")
+    names = (*ARRIVAL.names, "batch", "db", "collection", *REQUEST, "part", "ended", "taken")
     source = {name: answer.get(name) for name in names}
     if answer["is_schema"]:
         for declared in declared_types(answer["before"], answer["after"]):
@@ -358,7 +383,7 @@ def mask_response(text: str) -> str:
     return column_text(to_text({name: masked[name] for name in names})) or ""
 
 
-class TypeLessons(PlannedFold):
+class TypeLessons(_InLogOrder):
     """An entity type, and what is learnt of it."""
 
     name = "types"

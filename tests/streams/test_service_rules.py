@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
+
+import pytest
 
 from cdckit.streams.catalogue import ENTITY
 from cdckit.streams.documents import ANSWERED_AT
@@ -115,6 +118,58 @@ def test_clients_without_a_name_come_first() -> None:
         read_state(key[1], state.state)[4] for key, state in service.states.items() if key[0] == "entities"
     ]
     assert document == '{"cl":1}'
+
+
+def written(offset: int, second: int, *ops: Any, partition: int = 0, schema: bool = False) -> Record:
+    """A patch of one mug, or of the schema of mugs, at a second of its producer's clock."""
+    stream = "schema-patches" if schema else "entity-patches"
+    where = {} if schema else {"collection": "Mugs", "zone": "z", "entity": "m1"}
+    header = {"db": "d", "clientid": f"c{partition}", "user": "u", "begun": 1, "request": offset}
+    text = json.dumps({**header, **where, "part": 1, "parts": 1, "ops": ops})
+    return (None, text.encode(), stream, partition, offset, datetime.fromtimestamp(second, UTC), 0, None)
+
+
+def documents(service: ServiceInMemory, fold: str) -> list[str]:
+    return [read_state(key[1], state.state)[-5] for key, state in service.states.items() if key[0] == fold]
+
+
+@pytest.mark.parametrize("cuts", [[2], [1, 1]])
+def test_a_partition_is_an_append_only_log_whatever_its_producers_clocks_say(cuts: list[int]) -> None:
+    """In one batch, in two, and made anew: the patch that stands behind another one comes after it."""
+    cl = "Mugs/fields/cl"
+    log = [
+        [written(10, 5, {"op": "inc", "path": "n", "value": 1}, {"op": "add", "path": "a", "value": 1})],
+        [written(11, 3, {"op": "replace", "path": "n", "value": 5})],
+    ]
+    log[0].append(written(10, 5, {"op": "add", "path": cl, "value": {"type": "LONG"}}, schema=True))
+    log[1].append(written(11, 3, {"op": "add", "path": cl, "value": {"type": "STRING"}}, schema=True))
+    service = ServiceInMemory()
+    for many in cuts:
+        service.receive([record for records in log[:many] for record in records])
+        log = log[many:]
+    for _ in range(2):
+        assert documents(service, "entities") == ['{"n":5,"a":1}']
+        assert documents(service, "schemas") == ['{"Mugs":{"fields":{"cl":{"type":"STRING"}}}}']
+        *_, learned = (row.columns["entity_type"] for row in service.rows if isinstance(row, LearnedType))
+        assert json.loads(learned)["Mugs"]["fields"]["cl"]["type"] == "STRING"
+        service.rebuild()
+
+
+@pytest.mark.parametrize("cuts", [[4], [1, 3], [1, 1, 1, 1]])
+def test_between_partitions_the_latest_time_so_far_decides(cuts: list[int]) -> None:
+    """Such as requests of one entity in entity-batches, which are partitioned by request."""
+    seconds = [(0, 1, 1), (1, 1, 2), (0, 2, 3), (0, 3, 1)]
+    log = [
+        written(offset, second, {"op": "add", "path": "n/-", "value": number}, partition=partition)
+        for number, (partition, offset, second) in enumerate(seconds)
+    ]
+    service = ServiceInMemory()
+    for many in cuts:
+        service.receive(reversed(log[:many]))
+        log = log[many:]
+    for _ in range(2):
+        assert documents(service, "entities") == ['{"n":[0,1,2,3]}']
+        service.rebuild()
 
 
 def test_what_comes_after_an_entity_is_forgotten_is_of_a_new_one() -> None:

@@ -36,15 +36,25 @@ class ServiceInMemory:
         self.outcomes: dict[Place, RecordOutcome] = {}
         self.rows: list[Any] = []
         self.batches = 0
+        self.records: list[Any] = []
 
     def receive(self, log: Iterable[Record]) -> None:
         self.batches += 1
-        rows = []
+        rows = list[Any]()
         for number, record in enumerate(log):
             row = dict(zip(RECORD_SCHEMA.names, record, strict=True))
             code, _ = record_fault(row["topic"], row["value"], row["key"])
             place = {"batch": self.batches, "number": number}
             rows.append({**row, **place, "stream": row["topic"], "error_code": code})
+        self.records += rows
+        self._fold(rows)
+
+    def rebuild(self) -> None:
+        """Make everything anew from the records of all batches."""
+        self.states, self.outcomes, self.rows = {}, {}, []
+        self._fold(self.records)
+
+    def _fold(self, rows: list[Any]) -> None:
         rules = ServiceRules(None, 1_000_000, 100, self.batches)
         self.fold(list(read_patches(pa.RecordBatch.from_pylist(rows, _COLUMNS), rules)), rules)
 
