@@ -9,6 +9,8 @@ from typing import Any
 
 import fastavro
 
+from cdckit.parts.json_text import each_name_once
+
 
 def plain_datum(text: str, schema: str) -> bytes:
     """
@@ -25,7 +27,7 @@ def plain_datum(text: str, schema: str) -> bytes:
     True
     """
     try:
-        document = json.loads(text)
+        document = _JSON.decode(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"it is not JSON: {error!s:.100}") from None
     (parsed, named_types), datum = _parse_schema(schema), io.BytesIO()
@@ -36,6 +38,8 @@ def plain_datum(text: str, schema: str) -> bytes:
         raise ValueError(f"{type(error).__name__}: {error!s:.160}") from None
     return datum.getvalue()
 
+
+_JSON = json.JSONDecoder(object_pairs_hook=each_name_once)
 
 _NamedTypes = dict[str, Any]
 """By full name the types of a schema, which may use them again by name."""
@@ -59,20 +63,32 @@ def _avro_value(value: Any, schema: Any, named_types: _NamedTypes) -> Any:
     if isinstance(schema, str):
         schema = named_types.get(schema, schema)
     kind = schema["type"] if isinstance(schema, dict) else schema
-    if kind == "record" and isinstance(value, dict):
+    classes, wanted = _VALUES[kind]
+    if value.__class__ not in classes:
+        raise ValueError(f"{value!r:.60} is not {wanted}")
+    if kind == "record":
         types = {field["name"]: field["type"] for field in schema["fields"]}
         if strange := sorted(value.keys() - types.keys()):
             raise ValueError(f"the schema has no field {', '.join(strange)}")
         return {name: _avro_value(part, types[name], named_types) for name, part in value.items()}
-    if kind == "array" and isinstance(value, list):
+    if kind == "array":
         return [_avro_value(part, schema["items"], named_types) for part in value]
-    if kind == "map" and isinstance(value, dict):
+    if kind == "map":
         return {name: _avro_value(part, schema["values"], named_types) for name, part in value.items()}
-    if kind in ("bytes", "fixed") and isinstance(value, str):
-        return value.encode("ISO-8859-1")
-    if kind in ("int", "long") and value.__class__ is not int:
-        raise ValueError(f"{value!r:.60} is no whole number")
-    return value
+    return value.encode("ISO-8859-1") if kind in ("bytes", "fixed") else value
+
+
+# Fastavro writes what it is given: a text as true, a text as an array of its letters.
+_VALUES: dict[Any, tuple[tuple[type, ...], str]] = {
+    "null": ((type(None),), "null"),
+    "boolean": ((bool,), "true or false"),
+    **dict.fromkeys(("int", "long"), ((int,), "a whole number")),
+    **dict.fromkeys(("float", "double"), ((int, float), "a number")),
+    **dict.fromkeys(("string", "enum", "bytes", "fixed"), ((str,), "text")),
+    "array": ((list,), "an array"),
+    **dict.fromkeys(("map", "record"), ((dict,), "an object")),
+}
+"""By type the classes of JSON's values that are of it, and what they are called."""
 
 
 def _union_value(value: Any, branches: list[Any], named_types: _NamedTypes) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, Union, get_args, get_origin
 import msgspec
 import pyarrow as pa
 
-from cdckit.parts.json_text import refuse_constant, storable
+from cdckit.parts.json_text import each_name_once, refuse_constant, storable
 
 
 class ObjectReader:
@@ -93,6 +93,11 @@ def _whole_number(digits: str) -> int | msgspec.Raw:
     # Python refuses to make a number of thousands of digits.
     return int(digits) if len(digits) < 1000 else _as_written(digits)
 
+
+STRICT_JSON = json.JSONDecoder(
+    parse_float=_as_written, parse_constant=refuse_constant, object_pairs_hook=each_name_once
+)
+"""Reads JSON in which no object has a name twice; `json_text` writes its values with every digit."""
 
 _SLOW = json.JSONDecoder(parse_float=_as_written, parse_int=_whole_number, parse_constant=refuse_constant)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -15,6 +16,26 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 def refuse_constant(name: str) -> Any:
     """Refuse NaN and the infinities, which Python's reader of JSON would take."""
     raise ValueError(f"{name} is no number of JSON")
+
+
+class RepeatedName(ValueError):
+    """An object has a name twice: of its two values a reader of JSON would drop one without a word."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the name {name!r:.80} comes twice")
+
+
+def each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """
+    The members of an object, for `object_pairs_hook`.
+
+    Raises:
+        RepeatedName: A name comes twice.
+    """
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        raise RepeatedName(Counter(name for name, _ in pairs).most_common(1)[0][0])
+    return values
 
 
 # What the numbers are is not asked here, so the longest one is no error.
@@ -52,7 +73,7 @@ def members(
                 raise ValueError(f"a name is missing at character {quote}")
             name, at = decoder.raw_decode(text, quote)
             if once and name in values:
-                raise ValueError(f"the name {name!r:.80} comes twice")
+                raise RepeatedName(name)
             start = _pass_sign(text, at, ":")
             values[name], at = decoder.raw_decode(text, start)
             places[name] = slice(start, at)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts.json_text import members, refuse_constant
+from cdckit.parts.json_text import RepeatedName, each_name_once, members, refuse_constant
 from cdckit.rdss.findings import BODY, HEADER, Finding, Path, RdssFault, make_finding, show_value
 
 
@@ -122,17 +122,6 @@ def _children(value: object) -> list[tuple[str | int, Any]]:
     return list(enumerate(value)) if isinstance(value, list) else []
 
 
-class _Twice(ValueError):
-    """An object has a name twice."""
-
-
-def _refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        raise _Twice
-    return members
-
-
 def _whole_number(text: str) -> int:
     # Python refuses to make a number of more digits, and would take minutes for a million; it is one still.
     digits = text.lstrip("-")
@@ -142,13 +131,13 @@ def _whole_number(text: str) -> int:
 
 
 _STRICT = json.JSONDecoder(
-    object_pairs_hook=_refuse_repeats, parse_constant=refuse_constant, parse_int=_whole_number
+    object_pairs_hook=each_name_once, parse_constant=refuse_constant, parse_int=_whole_number
 )
 
 
 def _malformed_finding(value: bytes, error: Exception) -> Finding:
     path: Path = ()
-    if isinstance(error, _Twice):
+    if isinstance(error, RepeatedName):
         try:
             path, name = _first_twice(value.decode())
         except (ValueError, RecursionError) as another:

@@ -11,17 +11,18 @@ from __future__ import annotations
 
 import codecs
 import json
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit.model.faults import Fault, Findings, FoundFault
 from cdckit.parts import avro
-from cdckit.parts.json_text import refuse_constant
+from cdckit.parts.json_objects import STRICT_JSON, json_text
+from cdckit.parts.json_text import members
 
 MAGIC = b"atMSG"
 METADATA, DATA = "MD", "DT"
@@ -219,8 +220,9 @@ def _require_type(kind: object) -> None:
         raise FoundFault(ReplicateFault.UNKNOWN_TYPE, _show(kind))
 
 
-def _show(value: object) -> str:
-    return f"It is {value!r:.80}."
+def _show(value: object, name: str = "It") -> str:
+    shown = json_letters(value) if value.__class__ is msgspec.Raw else value
+    return f"{name} is {shown!r:.80}."
 
 
 def _read_avro(values: pa.Array) -> Iterator[Envelope | FoundFault]:
@@ -236,43 +238,22 @@ def _read_avro(values: pa.Array) -> Iterator[Envelope | FoundFault]:
 # JSON form ------------------------------------------------------------------------------------------------
 
 
-class _Fraction(str):
-    """A number with a fraction as the text that it is: as a float it could lose digits."""
-
-
-def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
-        raise FoundFault(ReplicateFault.ENVELOPE_UNREADABLE, f"The name {twice!r:.80} comes twice in it.")
-    return values
-
-
-# Python's own reader takes the last of two values, and NaN.
-_JSON = json.JSONDecoder(
-    parse_float=_Fraction, parse_constant=refuse_constant, object_pairs_hook=_each_name_once
-)
-
-
 def _read_json(value: bytes) -> Envelope:
     """The envelope in JSON form: `message` is an object, schema fields may be null."""
     try:
         text = value.decode("utf-8-sig")
-        parts = _JSON.decode(text)
+        parts, places = members(text, STRICT_JSON, once=True)
         # An escape can spell half a character: text that no column can hold.
-        json.dumps(parts, ensure_ascii=False).encode()
+        json_text(parts)
     except (ValueError, RecursionError) as error:
         raise FoundFault(ReplicateFault.ENVELOPE_UNREADABLE, f"It is not JSON: {error}.") from error
     if parts.get("magic") != MAGIC.decode():
-        raise FoundFault(ReplicateFault.WRONG_MAGIC, f"magic is {parts.get('magic')!r:.80}.")
+        raise FoundFault(ReplicateFault.WRONG_MAGIC, _show(parts.get("magic"), "magic"))
     # No column could hold a type that is no text.
     _require_type(parts.get("type"))
     for name, kind, needed in _JSON_KINDS:
-        # By its class: a fraction is a text here.
         if parts.get(name).__class__ not in kind:
             raise FoundFault(ReplicateFault.ENVELOPE_UNREADABLE, f"{name} is not {needed}.")
-    # In metadata a number is a number: who reads it must see that an id is none, and an ordinal no fraction.
-    message = json.loads(text)["message"] if parts["type"] == METADATA else parts["message"]
     headers = parts.get("headers")
     return Envelope(
         "json",
@@ -280,7 +261,7 @@ def _read_json(value: bytes) -> Envelope:
         None if headers is None else [(name, json_letters(value)) for name, value in headers.items()],
         parts.get("messageSchemaId"),
         parts.get("messageSchema"),
-        json.dumps(message, ensure_ascii=False).encode(),
+        text[places["message"]].encode(),
     )
 
 
@@ -294,7 +275,7 @@ _JSON_KINDS = (
 
 def json_letters(value: Any) -> str:
     """The letters of a text, and of any other value its JSON."""
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) else json_text(value)
 
 
 # Plain envelopes ------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ any case where that leaves one column: `id` for `ID`.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -19,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from cdckit.model.faults import Findings
-from cdckit.parts.json_text import refuse_constant
+from cdckit.parts.json_objects import STRICT_JSON, json_text
 from cdckit.parts.text_values import Unreadable, boolean, exact_decimal, floating, whole
-from cdckit.replicate.envelopes import ReplicateFault
+from cdckit.replicate.envelopes import ReplicateFault, json_letters
 from cdckit.replicate.message_rules import Messages, note
 from cdckit.replicate.metadata_messages import HEADER_TYPES
 from cdckit.replicate.table_versions import Table, TableVersion
@@ -37,7 +36,7 @@ def read_json(contents: pa.Array, table: Table, index: int) -> Messages:
     findings: Findings = {}
     headers, rows, befores = [], [], []
     for row_number, content in enumerate(contents.to_pylist()):
-        message, note_fault = json.loads(content), partial(note, findings, row_number)
+        message, note_fault = STRICT_JSON.decode(content.decode()), partial(note, findings, row_number)
         headers.append(_headers(message.get("headers"), note_fault))
         row, before = (reader.row(message.get(name), note_fault) for name in ("data", "beforeData"))
         if row is not None and before is not None:
@@ -65,7 +64,7 @@ def _headers(headers: Any, note_fault: Note) -> dict[str, Any]:
         return {}
     values = {}
     for name, kind in HEADER_TYPES.items():
-        text = None if headers.get(name) is None else _text(headers[name])
+        text = None if headers.get(name) is None else json_letters(headers[name])
         try:
             values[name] = None if text is None else _HEADER_READERS[kind](text)
         except Unreadable:
@@ -103,14 +102,16 @@ class _Reader:
             try:
                 values[column] = self._value(column, value)
             except Unreadable:
-                note_fault(ReplicateFault.VALUE_INVALID, f"{column}: It says: {_text(value):.200}")
+                note_fault(ReplicateFault.VALUE_INVALID, f"{column}: It says: {json_letters(value):.200}")
         return {**{new: values[old] for new, old in self.renamed.items() if old in values}, **values}
 
     def _column(self, name: str) -> str:
         return self.columns.get(name) or self.in_any_case.get(name.lower(), name)
 
     def _value(self, column: str, value: Any) -> Any:
-        return None if value is None or column not in self.values else self.values[column](_text(value))
+        return (
+            None if value is None or column not in self.values else self.values[column](json_letters(value))
+        )
 
 
 def column_names(table: Table, version: TableVersion) -> dict[str, str]:
@@ -132,11 +133,6 @@ def column_names(table: Table, version: TableVersion) -> dict[str, str]:
 # Values ---------------------------------------------------------------------------------------------------
 
 
-def _text(value: Any) -> str:
-    """The letters of a text, and of any other value its JSON; numbers with fractions come as texts."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
 def value_reader(kind: pa.DataType) -> Callable[[str], Any]:
     """Make what reads values of an Arrow type out of texts; it raises `Unreadable` for what is none."""
     if pa.types.is_decimal(kind):
@@ -154,21 +150,12 @@ def _refuse(text: str) -> Any:
 
 def _parse(text: str) -> Any:
     try:
-        value = _NESTED.decode(text)
+        value = STRICT_JSON.decode(text)
         # An escape can spell half a character, which no column can hold.
-        json.dumps(value, ensure_ascii=False).encode()
+        json_text(value)
     except (ValueError, RecursionError):
         raise Unreadable from None
     return value
-
-
-def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    return values if len(values) == len(pairs) else _refuse("")
-
-
-# As in a message itself, a fraction keeps its digits, and nothing is left to the reader.
-_NESTED = json.JSONDecoder(parse_float=str, parse_constant=refuse_constant, object_pairs_hook=_each_name_once)
 
 
 def _part(value: Any, kind: pa.DataType) -> Any:
@@ -181,7 +168,7 @@ def _part(value: Any, kind: pa.DataType) -> Any:
         return [(name, _part(part, kind.item_type)) for name, part in value.items()]
     if pa.types.is_struct(kind) and isinstance(value, dict):
         return {field.name: _part(value.get(field.name), field.type) for field in kind}
-    return _refuse("") if pa.types.is_nested(kind) else value_reader(kind)(_text(value))
+    return _refuse("") if pa.types.is_nested(kind) else value_reader(kind)(json_letters(value))
 
 
 _ISO_8601 = re.compile(

@@ -99,11 +99,41 @@ COLOUR = {"type": "enum", "name": "C", "symbols": ["RED", "BLUE"]}
         ({"a": ["string", "bytes"]}, {"a": {"bytes": "u"}}, "02 02 75"),
         ({"a": ["string", COLOUR]}, {"a": {"n.C": "BLUE"}}, "02 02"),
         ({"a": ["null", TEXTS]}, {"a": {"array": [{"string": "u"}]}}, "02 02 02 02 75 00"),
+        (
+            {"a": "boolean", "b": "double", "c": "null"},
+            {"a": False, "b": 1, "c": None},
+            "00" + " 00" * 6 + " f0 3f",
+        ),
     ],
 )
 def test_the_datum_of_a_plain_value(fields: dict[str, Any], value: Any, datum: str) -> None:
     """Types that are used again by name; branches of unions that are named, or not."""
     assert plain_datum(json.dumps(value), record_schema(**fields)).hex(" ") == datum
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "finding"),
+    [
+        ("boolean", '"false"', "'false' is not true or false"),
+        ("boolean", "null", "None is not true or false"),
+        ("boolean", "0", "0 is not true or false"),
+        ("double", "true", "True is not a number"),
+        ("float", '"1"', "'1' is not a number"),
+        ("long", "1.0", "1.0 is not a whole number"),
+        ("null", '"x"', "'x' is not null"),
+        ("string", "7", "7 is not text"),
+        ("bytes", "[7]", r"\[7\] is not text"),
+        (TEXTS, '"ab"', "'ab' is not an array"),
+        (TEXTS, '{"a": 1}', "is not an array"),
+        ({"type": "map", "values": "long"}, "[]", r"\[\] is not an object"),
+        (POINT, "[]", r"\[\] is not an object"),
+        ("string", '"x", "a": "y"', "the name 'a' comes twice"),
+    ],
+)
+def test_a_plain_value_that_is_not_of_its_type_is_refused(kind: Any, text: str, finding: str) -> None:
+    """Its writer would have made true of "false" and of anything else, 1.0 of true, and texts of letters."""
+    with pytest.raises(ValueError, match=finding):
+        plain_datum(f'{{"a": {text}}}', record_schema(a=kind))
 
 
 def test_a_schema_that_no_plain_value_can_be_written_with_is_refused_at_once() -> None:

@@ -32,6 +32,7 @@ READ: list[tuple[pa.DataType, dict[str, Any]]] = [
     (PARTS, {'{"list": [1, "2", null]}': {"list": [1, 2, None], "map": None}}),
     (PARTS, {'{"map": {"a": "1.5"}, "more": 1}': {"list": None, "map": [("a", Decimal("1.50"))]}}),
     (pa.list_(pa.decimal128(19, 2)), {"[12345678901234567.89]": [Decimal("12345678901234567.89")]}),
+    (pa.list_(pa.string()), {'[{"p": 1.50, "q": [1e5]}, 1.0]': ['{"p":1.50,"q":[1e5]}', "1.0"]}),
     (pa.list_(pa.string()), {r'["\ud83d\ude00", 1.10, true]': ["\U0001f600", "1.10", "true"]}),
 ]
 REFUSED: list[tuple[pa.DataType, list[str]]] = [
