@@ -44,7 +44,8 @@ def decode(records: DataFrame, sources: Iterable[Source], *, skip_sources: Itera
         - `long_key` or `string_key`, a text in UTF-8: of other keyBytes the event is in error;
           `event_timestamp`, to the microsecond;
         - `schema_id`, `value_encoding` as they came; `payload`: the Avro datum of the value, in whichever
-          form it came, null for a delete without one (`rows` makes typed columns of it);
+          form it came, null for a delete without one (`rows` makes typed columns of it).  A plain value
+          that is not of its field's type, such as the text "false", is in error, as is one with a name twice;
         - `is_replicated`;
         - `error_code`, `error_description`: null where all is well.  It never fails on data: where an error
           stands, the columns hold what could be read.

@@ -64,8 +64,8 @@ class DatabusFault(Fault):
     )
     PLACE_TAKEN = (
         "PLACE_TAKEN",
-        "The record stands where another one came, or behind the last one that came of its partition: "
-        "it cannot be put in order.",
+        "The record stands where another one came, or behind the last one that came of its partition, or "
+        "has no offset: it cannot be put in order.",
     )
     WINDOW_OPEN = "WINDOW_OPEN", "The window of the event has not ended in time.", True
 

@@ -23,7 +23,7 @@ from cdckit.databus.relay_tables import (
     read_windowed_events,
     stream_rows,
 )
-from cdckit.databus.row_changes import is_erased, row_fields
+from cdckit.databus.row_changes import event_changes, is_erased, row_fields
 from cdckit.databus.sources import Source, sources_by_id
 from cdckit.databus.window_batches import STREAM
 from cdckit.databus.windowed_events import has_passed, windows
@@ -32,7 +32,7 @@ from cdckit.ledger import ErasedPart
 from cdckit.ledger.kind import Kind
 from cdckit.ledger.shell import GIVEN_UP, WAITING, Shell, WorkResult, give_up_overdue
 from cdckit.model.faults import BYTES
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, REJECT_SCHEMA
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, REJECT_SCHEMA, rejects
 from cdckit.parts.arguments import require_keys
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import read_rows, read_some
@@ -51,12 +51,14 @@ class Relay(Shell):
     (WINDOW_OPEN).  An event in error damages its window.  What comes behind it waits, until the source sends
     that window again, and all that waited: `streams` shows from which SCN on.  So rejects heal from there, or
     by `rebuild` with the source or the schema that was lacking, or with the source among *skip_sources*.
-    Events of complete windows that do not say their key are rejects, too (KEY_MISSING).
+    Events of complete windows that do not say their key are rejects, too (KEY_MISSING), such as a delete
+    without a value of a source whose key has several fields: its row lives on until its key is said.
 
     What the relay answers is at any time what one batch of all records would have given.  The batches must
     bring the records of a partition of a topic in the order of their offsets, as a structured stream does; a
     record that comes again is passed over, and one that comes behind others of its partition for the first
-    time is a reject (PLACE_TAKEN), which finds its place with `rebuild` if no other record stands there.
+    time is a reject (PLACE_TAKEN), which finds its place with `rebuild` if no other record stands there.  So
+    is one without an offset.
 
     Its verbs and most of its questions are those of every `Shell`.
 
@@ -77,7 +79,7 @@ class Relay(Shell):
         written once; then two jobs for each ledger of which a window passed.  Of what came before, the
         events of windows that are open are read when these end, and small files of a stream are written
         together now and then; and where the source sends again, two columns of the events from that SCN on
-        are read.
+        are read.  `rejects` reads the values of all events that passed, to find those without a key.
 
     Source:
         Databus, "Consistency window": "if one started from a consistent state of the data and applied all
@@ -178,9 +180,11 @@ class Relay(Shell):
         error = {ERROR_CODE: fault.value, ERROR_DESCRIPTION: fault.sentence}
         given_up = {name: F.when(overdue, text).otherwise(F.col(name)) for name, text in error.items()}
         events = read_rows(tables, EVENTS, STORED_SCHEMA)
-        without_key = [
-            tables.read(kind.rejects) for kind in self._kinds(tables).values() if tables.has(kind.rejects)
-        ]
+        # Only their values say which have no key: they are read again, and nothing of them is kept twice.
+        without_key = (
+            rejects(event_changes(events.where(has_passed()), self._settings.named[name], keys=kind.keys))
+            for name, kind in self._settings.kinds.items()
+        )
         rows = [events, waiting.withColumns(given_up), *without_key]
         bad = (table.where(F.col(ERROR_CODE).isNotNull()).select(*REJECT_SCHEMA.names) for table in rows)
         return reduce(DataFrame.unionByName, bad)

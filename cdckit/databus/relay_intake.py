@@ -108,6 +108,13 @@ class _PartitionWork:
 
     def take(self, rows: pa.RecordBatch) -> None:
         """Take records in the order of their offsets, each once; one in the place of another is put aside."""
+        lacks_offset = rows.column("offset").is_null()
+        if lacks_offset.true_count:
+            self.report["rows"] += lacks_offset.true_count
+            self.events.take(self._stamped(_without_place(rows.filter(lacks_offset))))
+            rows = rows.filter(pc.invert(lacks_offset))
+            if not rows.num_rows:
+                return
         state = self.cutter.state
         is_repeat, is_misplaced = self.places.find_repeats(rows)
         state.last_offset = max(state.last_offset, rows.column("offset")[-1].as_py())
@@ -264,7 +271,9 @@ def make_task(tables: Transaction, batch: int) -> Task:
     targets = {name: tables.target(name, schema, STREAM) for name, schema in schemas.items()}
     files: dict[tuple[str, int], list[tuple[str, File]]] = {}
     for name in schemas:
-        for file in sorted(tables.files(name), key=lambda file: int(file.low["offset"])):
+        # Records without an offset are looked for by none.
+        placed_files = [file for file in tables.files(name) if "offset" in file.low]
+        for file in sorted(placed_files, key=lambda file: int(file.low["offset"])):
             place = file.partition["topic"], file.partition["partition"]
             files.setdefault(place, []).append((name, file))
     return Task(batch, targets, read_states(tables), files)

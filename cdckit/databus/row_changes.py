@@ -21,7 +21,7 @@ from cdckit.databus.window_batches import STREAM
 from cdckit.databus.windowed_events import has_passed, with_windows
 from cdckit.model.changes import DELETE, UPSERT, sortable_number
 from cdckit.model.faults import BYTES
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, door_reject
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ChangeFault, door_reject
 from cdckit.parts import avro
 from cdckit.parts.arguments import require_keys
 from cdckit.parts.arrow_types import spark_type
@@ -147,8 +147,8 @@ def changes(
     Args:
         events: What `decode` returned, all of it; or `with_windows` of that, which several sources can share.
         databus_source: The source of the events that are meant, as `decode` was given it.
-        keys: The fields of its schema that are the key.  Where there is one alone, a delete without a value
-            has it from the key of its event.
+        keys: The fields of its schema that are the key.  Where there is one alone, a delete that does not
+            say it in its value has it from the key of its event.
         source: The name of the source in the changes; without it, the name of the Databus source.
 
     Returns:
@@ -199,7 +199,7 @@ def event_changes(events: DataFrame, source: Source, *, keys: Sequence[str]) -> 
 def row_changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) -> DataFrame:
     """Make changes of rows that have their windows; rejects where they are in error or lack the key."""
     lacks_key = reduce(or_, (F.col("data").getField(key).isNull() for key in keys))
-    is_reject, reject = door_reject(rows.columns, lacks_key)
+    is_reject, reject = door_reject(rows.columns, {ChangeFault.KEY_MISSING: lacks_key})
     operation = F.when(F.col("opcode") == DELETED, DELETE).otherwise(UPSERT)
     stream = F.concat_ws("/", *STREAM)
     arrival = F.struct("timestamp", "topic", "partition", "offset", F.lit(1).alias("record_number"))
@@ -220,17 +220,13 @@ def row_changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = No
 
 
 def _data_with_key(rows: DataFrame, keys: Sequence[str]) -> Column:
-    """Give a delete without a value the key of its event, where the key is one field."""
+    """Give a delete that does not say its key that of its event, where the key is one field."""
+    data, row = F.col("data"), rows.schema["data"].dataType
     if len(keys) > 1:
-        return F.col("data")
-    row = rows.schema["data"].dataType
+        return data
     assert isinstance(row, T.StructType)
-    key = F.coalesce(F.col("string_key"), F.col("long_key").cast("string"))
-    fields = [
-        (key.try_cast(field.dataType) if field.name == keys[0] else F.lit(None).cast(field.dataType)).alias(
-            field.name
-        )
-        for field in row
-    ]
-    keyed = F.when(F.col("opcode") == DELETED, F.struct(*fields)).cast(row)
-    return F.coalesce(F.col("data"), keyed)
+    key = F.coalesce(F.col("string_key"), F.col("long_key").cast("string")).try_cast(row[keys[0]].dataType)
+    values = {field.name: data.getField(field.name) for field in row}
+    values[keys[0]] = F.coalesce(values[keys[0]], key)
+    keyed = F.struct(*(value.alias(name) for name, value in values.items()))
+    return F.when(F.col("opcode") == DELETED, keyed).otherwise(data).cast(row)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -20,16 +19,11 @@ from cdckit.errors import InvalidArgument
 from cdckit.ledger import View
 from cdckit.ledger.kind import Kind
 from cdckit.ledger.places import PLACE, record_place
-from cdckit.ledger.shell import ReceiveResult, WorkResult
+from cdckit.ledger.shell import WorkResult
 from cdckit.ledger.table_feed import OF_TABLE, RECORDS, TableFeed
-from cdckit.merging.arrow_changes import GUID
-from cdckit.model.documents import Document
-from cdckit.parts.values import guid
 from cdckit.parts.workers import local_frame
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import read_rows
-
-_LOG = logging.getLogger(__name__)
 
 TABLES_SCHEMA = T.StructType(
     [
@@ -145,18 +139,6 @@ class Feed(TableFeed):
         count = intake.take(records)
         return WorkResult(count, intake.reads, intake.notes)
 
-    def _receive(
-        self,
-        records: DataFrame | Iterable[Document],
-        batch: str | int | None,
-        received_at: datetime | None,
-        take: Callable[[Transaction, DataFrame], WorkResult],
-    ) -> ReceiveResult:
-        result = super()._receive(records, batch, received_at, take)
-        for note in result.notes:
-            _LOG.warning("receive(): %s", note)
-        return result
-
     def _rebuild(self, tables: Transaction) -> WorkResult:
         intake = Intake(tables, self._settings)
         intake.rebuild()
@@ -168,14 +150,13 @@ class Feed(TableFeed):
     def _shown(self) -> Sequence[Column]:
         return [F.col(OF_TABLE).alias("table")]
 
-    def _places(self, tables: Transaction, kind: Kind, entities: DataFrame) -> DataFrame | None:
-        """The records of events that a ledger had already, and the tombstones behind deletes."""
-        table = captured_tables(tables.base)[kind.name]
-        stated = self._settings.changes(events_of_table(tables, self._settings, table.name), table)
-        key = {name: F.col("data").getField(name) for name in kind.keys}
-        named = stated.withColumn(GUID, guid(kind.entity, key))
-        of_them = named.join(entities.select(GUID), GUID, "left_semi")
-        places = of_them.select(record_place("arrival.").alias(PLACE)).distinct()
+    def _changes_of(self, tables: Transaction, name: str) -> DataFrame:
+        table = captured_tables(tables.base)[name]
+        return self._settings.changes(events_of_table(tables, self._settings, name), table)
+
+    def _places(self, tables: Transaction, kind: Kind, entities: DataFrame) -> DataFrame:
+        """The same, and the tombstones behind deletes."""
+        places = super()._places(tables, kind, entities)
         records = tables.read(RECORDS)
         keys = records.withColumn(PLACE, record_place()).join(places, PLACE, "left_semi")
         tombstones = records.where(F.col("value").isNull()).join(

@@ -111,12 +111,7 @@ def captured_tables(base: Snapshot) -> dict[str, CapturedTable]:
 
 
 class Intake(TableIntake):
-    """
-    What a transaction does with records: `take` them, or `rebuild` all of those that came.
-
-    Attributes:
-        notes: What its caller should know of the batch, in sentences.
-    """
+    """What a transaction does with records: `take` them, or `rebuild` all of those that came."""
 
     received = RECEIVED_SCHEMA
 
@@ -125,9 +120,7 @@ class Intake(TableIntake):
         self._settings = settings
         self._before = captured_tables(transaction.base)
         self._tables = dict(self._before)
-        self._rejected: list[int] = []
         self.reads += [TABLES, SNAPSHOTS]
-        self.notes: list[str] = []
 
     def take(self, records: DataFrame) -> int:
         """Keep records, and bring all tables up to them; how many they are."""
@@ -135,8 +128,6 @@ class Intake(TableIntake):
         written = self._keep(events)
         if written.files or self._read(WAITING) is not None:
             self._bring_up(events)
-            if any(self._rejected):
-                self.notes.append(f"records that cannot be used, see rejects(): {sum(self._rejected)}")
             self._finish(written)
         return written.rows
 
@@ -153,6 +144,7 @@ class Intake(TableIntake):
         self.reads += [RECORDS, REJECTS]
         if records is not None:
             self._bring_up(self._transaction.scratch(self._settings.events(records)))
+        self._finish()
         self.notes = []
 
     # -----------------------------------------------------------------------------------------------------
@@ -275,10 +267,6 @@ class Intake(TableIntake):
             return None, names
         is_ready = F.coalesce(F.col(OF_TABLE).isin(sorted(names)), F.lit(False))
         return self._transaction.scratch(self._settings.events(self._take_waiting(waiting, is_ready))), names
-
-    def _reject(self, rows: DataFrame, of_table: Column | None = None) -> int:
-        self._rejected.append(super()._reject(rows, of_table))
-        return self._rejected[-1]
 
     # The ledger of a table -------------------------------------------------------------------------------
 

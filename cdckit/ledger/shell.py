@@ -127,6 +127,11 @@ class Ledgers(dict[str, View]):
         raise InvalidArgument("ledgers", "a name", f"one of {', '.join(self) or 'none yet'}", name)
 
 
+def content_hash(names: Sequence[str]) -> Column:
+    """A hash of columns, in which a null has its place: a key without a value is no value without a key."""
+    return F.xxhash64(*names, *(F.col(name).isNull() for name in names))
+
+
 def is_overdue(waited: Column, wait: timedelta) -> Column:
     """Tell whether a time waited is too long; a null too, of what has no time: else it waited for ever."""
     return F.coalesce(waited > F.lit(wait), F.lit(True))
@@ -561,9 +566,7 @@ class Shell(ABC):
         key = require_batch_id(batch)
         digest = None
         if key is not None and content is not None:
-            # A hash passes over nulls: a key without a value is not a value without a key.
-            nulls = (F.col(name).isNull() for name in content.columns)
-            digest = sum_digests(content, F.xxhash64(*content.columns, *nulls))
+            digest = sum_digests(content, content_hash(content.columns))
 
         def attempt(tables: Transaction) -> ReceiveResult:
             require_kind(tables.base, self.kind)

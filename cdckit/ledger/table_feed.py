@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import reduce
 from typing import ClassVar
@@ -15,9 +16,20 @@ from pyspark.sql import types as T
 from cdckit.ledger.kind import Kind
 from cdckit.ledger.places import PLACE, record_place, rewrite_places
 from cdckit.ledger.receipts import ErasedPart
-from cdckit.ledger.shell import GIVEN_UP, MANY_FILES, WAITING, Shell, give_up_overdue
+from cdckit.ledger.shell import (
+    GIVEN_UP,
+    MANY_FILES,
+    WAITING,
+    ReceiveResult,
+    Shell,
+    WorkResult,
+    content_hash,
+    give_up_overdue,
+)
 from cdckit.ledger.tombstones import erased_changes
 from cdckit.ledger.upkeep import apply_within
+from cdckit.merging.arrow_changes import GUID
+from cdckit.model.documents import Document
 from cdckit.model.records import (
     ERROR_CODE,
     ERROR_DESCRIPTION,
@@ -26,11 +38,14 @@ from cdckit.model.records import (
     RECORD_SCHEMA,
     REJECT_SCHEMA,
 )
+from cdckit.parts.values import guid
 from cdckit.parts.workers import compute_once
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import Tables, read_rows, read_some
 from cdckit.store.transaction import Scope
 from cdckit.store.writing import WriteResult
+
+_LOG = logging.getLogger(__name__)
 
 RECORDS, REJECTS = "records", "rejects"
 
@@ -66,7 +81,7 @@ def without_values(received: DataFrame) -> DataFrame:
 
 def content_of_record() -> Column:
     """Part of which record it is: a topic that was made anew counts its offsets from 0 again."""
-    return F.xxhash64("key", "value")
+    return content_hash(["key", "value"])
 
 
 def each_once(rows: DataFrame, *by: str) -> DataFrame:
@@ -98,6 +113,29 @@ class TableFeed(Shell):
         since = F.col("timestamp").alias("waiting_since")
         return waiting.select(*RECORD_COLUMNS, *self._shown(), since, WAITING_FOR)
 
+    @abstractmethod
+    def _changes_of(self, tables: Transaction, name: str) -> DataFrame:
+        """Read what all records say of the table of that ledger, those included that were no news to it."""
+
+    def _places(self, tables: Transaction, kind: Kind, entities: DataFrame) -> DataFrame:
+        """The places of all records of entities: a log keeps one of several that are one message."""
+        key = {name: F.col("data").getField(name) for name in kind.keys}
+        named = self._changes_of(tables, kind.name).withColumn(GUID, guid(kind.entity, key))
+        of_them = named.join(entities.select(GUID), GUID, "left_semi")
+        return of_them.select(record_place("arrival.").alias(PLACE)).distinct()
+
+    def _receive(
+        self,
+        records: DataFrame | Iterable[Document],
+        batch: str | int | None,
+        received_at: datetime | None,
+        take: Callable[[Transaction, DataFrame], WorkResult],
+    ) -> ReceiveResult:
+        result = super()._receive(records, batch, received_at, take)
+        for note in result.notes:
+            _LOG.warning("receive(): %s", note)
+        return result
+
     def _rejects(self, tables: Snapshot) -> DataFrame:
         given_up = self._read_waiting(tables).where(F.col(GIVEN_UP).isNotNull())
         rejected = read_rows(tables, REJECTS, REJECTED_SCHEMA)
@@ -125,6 +163,7 @@ class TableIntake:
 
     Attributes:
         reads: What it has gone by, for its commit.
+        notes: What its caller should know of the batch, in sentences.
     """
 
     received: ClassVar[T.StructType]
@@ -135,6 +174,8 @@ class TableIntake:
         self._erased: list[DataFrame] = []
         self._has_healed = False
         """Whether records that came with earlier batches are read."""
+        self._rejected: list[int] = []  # by tables that are taken side by side
+        self.notes: list[str] = []
 
     def _keep(self, rows: DataFrame) -> WriteResult:
         """Write records as they came."""
@@ -160,10 +201,11 @@ class TableIntake:
         sound = {field.name: F.lit(None).cast(field.dataType) for field in ERROR_FIELDS}
         return waiting.where(is_ready).withColumns(sound).select(*self.received.fieldNames())
 
-    def _reject(self, rows: DataFrame, of_table: Column | None = None) -> int:
-        """Keep rows in error, and of which tables they are; how many they are."""
+    def _reject(self, rows: DataFrame, of_table: Column | None = None) -> None:
+        """Keep rows in error, and of which tables they are."""
         named = (F.lit(None) if of_table is None else of_table).cast("string").alias(OF_TABLE)
-        return self._transaction.append(REJECTS, rows.select(*REJECT_SCHEMA.names, named)).rows
+        written = self._transaction.append(REJECTS, rows.select(*REJECT_SCHEMA.names, named))
+        self._rejected.append(written.rows)
 
     def _apply(self, kind: Kind, stated: DataFrame, share: float = 1) -> None:
         """Take changes into a ledger, which are this *share* of what their plan reads."""
@@ -174,18 +216,25 @@ class TableIntake:
 
     def _drop_ledger(self, kind: Kind, of_table: str) -> None:
         """Let there be no ledger of a table, and no rejects of it: it is made anew from its records."""
+        self._has_healed = True
         kind.forget(self._transaction)
         rejects = self._read(REJECTS)
         if rejects is not None:
             self._transaction.replace(REJECTS, rejects.where(~F.col(OF_TABLE).eqNullSafe(of_table)))
         self.reads += [RECORDS, REJECTS]
 
-    def _finish(self, written: WriteResult) -> None:
-        """Let records of entities that were erased be their places alone, and write small files together."""
+    def _finish(self, written: WriteResult | None = None) -> None:
+        """
+        Let records of entities that were erased be their places alone, and write small files together.
+
+        Of records that were *written* now; of all without them, as where all is made anew.
+        """
+        if any(self._rejected):
+            self.notes.append(f"records that cannot be used, see rejects(): {sum(self._rejected)}")
         if self._erased:
             places = compute_once(reduce(DataFrame.unionByName, self._erased).distinct())
             # A record that waited has come into the table with an earlier batch.
-            among = None if self._has_healed else list(written.files)
+            among = None if written is None or self._has_healed else list(written.files)
             if places is not None:
                 rewrite_places(self._transaction, RECORDS, places, without_values, among)
         for grown in (RECORDS, REJECTS):

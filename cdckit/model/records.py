@@ -113,21 +113,20 @@ def reject_column(row: Mapping[str, Column]) -> Column:
     return F.when(row[ERROR_CODE].isNotNull(), whole).alias(REJECT)
 
 
-def door_reject(columns: Collection[str], lacks_key: Column | None = None) -> tuple[Column, Column]:
+def door_reject(
+    columns: Collection[str], faults: Mapping[Fault, Column] | None = None
+) -> tuple[Column, Column]:
     """
     Tell of a door's rows, which have the *columns*, whether one is no change, and make its `REJECT`.
 
-    One that has no error but *lacks_key* is a reject, too.
+    One that has no error but is found to have one of *faults* is a reject, too.
     """
     row = {name: F.col(name) for name in REJECT_SCHEMA.names if name in columns}
-    row.setdefault(ERROR_CODE, F.lit(None).cast("string"))
-    if lacks_key is not None:
-        keyless = row[ERROR_CODE].isNull() & lacks_key
-        fault = ChangeFault.KEY_MISSING
-        row[ERROR_DESCRIPTION] = F.when(keyless, fault.sentence).otherwise(
-            row.get(ERROR_DESCRIPTION, F.lit(None))
-        )
-        row[ERROR_CODE] = F.when(keyless, fault.value).otherwise(row[ERROR_CODE])
+    row = {ERROR_CODE: F.lit(None).cast("string"), ERROR_DESCRIPTION: F.lit(None), **row}
+    for fault, is_found in (faults or {}).items():
+        is_new = row[ERROR_CODE].isNull() & is_found
+        row[ERROR_DESCRIPTION] = F.when(is_new, fault.sentence).otherwise(row[ERROR_DESCRIPTION])
+        row[ERROR_CODE] = F.when(is_new, fault.value).otherwise(row[ERROR_CODE])
     return row[ERROR_CODE].isNotNull(), reject_column(row)
 
 

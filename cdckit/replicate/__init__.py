@@ -16,8 +16,8 @@ Every record is in exactly one place: in error in `decoded`; a metadata message 
 in error; a data message in the rows of its table, good or in error (unless you leave its topic out of the
 `topics` of `data`); or it is waiting.
 `cdckit.rejects` takes what is in error out of any of these tables.  A good row that does not say its key
-is no change of any entity: `find_without_key` gives such rows.  `table_changes` makes the changes of one
-table in one step, `Feed` those of all.
+is no change of any entity, but a reject among the changes: `find_without_key` gives such rows.
+`table_changes` makes the changes of one table in one step, `Feed` those of all.
 """
 
 from cdckit.replicate.decoding import decode, metadata, schema_zone, waiting

@@ -36,12 +36,14 @@ class Reading:
         json_topics: The topics whose messages in JSON form are of it.
         topics: The topics whose messages in Avro form may be of it; all for None.
         unreadable: Whether records that hold no envelope are among the rows, as rejects.
+        keys: The key columns by which its changes are made, where these are not the metadata's.
     """
 
     table: Table
     json_topics: Collection[str] = ()
     topics: Collection[str] | None = None
     unreadable: bool = False
+    keys: Collection[str] = ()
 
 
 def read_messages(batches: Iterable[pa.RecordBatch], reading: Reading) -> Iterator[pa.RecordBatch]:
@@ -60,12 +62,12 @@ def read_messages(batches: Iterable[pa.RecordBatch], reading: Reading) -> Iterat
             is_of_id = in_avro & bools(pc.equal(opened.schema_id, version.schema_id))
             chosen = pa.array(is_of_id & _is_in_time(instants, version))
             if chosen.true_count:
-                yield from _avro_rows(opened.message.filter(chosen), records.filter(chosen), table, index)
+                yield from _avro_rows(opened.message.filter(chosen), records.filter(chosen), reading, index)
         newest = _newest_versions(instants, table)
         for index in np.unique(newest[in_json]).tolist():
             chosen = pa.array(in_json & (newest == index))
-            messages = read_json(opened.message.filter(chosen), table, index)
-            yield make_rows(messages, records.filter(chosen), table, index)
+            messages = read_json(opened.message.filter(chosen), table, index, reading.keys)
+            yield make_rows(messages, records.filter(chosen), table, index, reading.keys)
         if reading.unreadable and opened.findings:
             yield _unreadable_rows(records, opened, table)
 
@@ -106,40 +108,42 @@ def _unreadable_rows(records: pa.RecordBatch, opened: Envelopes, table: Table) -
 
 
 def _avro_rows(
-    contents: pa.Array, records: pa.RecordBatch, table: Table, index: int
+    contents: pa.Array, records: pa.RecordBatch, reading: Reading, index: int
 ) -> Iterator[pa.RecordBatch]:
     """The rows of messages of one table version, in parts that are bounded in bytes."""
+    table = reading.table
     schema = avro.parse_schema(table.versions[index].data_schema)
     # A row has the columns of all versions: twice, and twice a flag for each.
     row_bytes = 2 * empty_bytes(table.fields) + 2 * len(table.fields)
     start = 0
     for decoded in avro.decode_parts(contents, schema, row_bytes=row_bytes):
         part = records.slice(start, len(decoded.errors))
-        yield from _decoded_rows(decoded, part, table, index)
+        yield from _decoded_rows(decoded, part, reading, index)
         start += len(decoded.errors)
 
 
 def _decoded_rows(
-    decoded: avro.DecodedDatums, records: pa.RecordBatch, table: Table, index: int
+    decoded: avro.DecodedDatums, records: pa.RecordBatch, reading: Reading, index: int
 ) -> Iterator[pa.RecordBatch]:
     """
     The rows of what was decoded, where possible at once.
 
     That Arrow refuses what was decoded is not known to happen; if it does, it costs that row alone.
     """
+    table, keys = reading.table, reading.keys
     try:
-        yield make_rows(avro_messages(decoded, table, index), records, table, index)
+        yield make_rows(avro_messages(decoded, table, index), records, table, index, keys)
         return
     except pa.ArrowException as refusal:
         if records.num_rows == 1:
             nothing = pa.nulls(1, decoded.values.type)
             why = avro.DecodedDatums(nothing, pa.array([f"Arrow cannot hold it: {str(refusal)[:200]}."]))
-            yield make_rows(avro_messages(why, table, index), records, table, index)
+            yield make_rows(avro_messages(why, table, index), records, table, index, keys)
             return
     half = records.num_rows // 2
     for part in (slice(0, half), slice(half, records.num_rows)):
         values, errors = decoded.values[part], decoded.errors[part]
-        yield from _decoded_rows(avro.DecodedDatums(values, errors), records[part], table, index)
+        yield from _decoded_rows(avro.DecodedDatums(values, errors), records[part], reading, index)
 
 
 def avro_messages(decoded: avro.DecodedDatums, table: Table, index: int) -> Messages:

@@ -106,6 +106,11 @@ class ReplicateFault(Fault):
     NO_ROW = "NO_ROW", "Neither data nor beforeData holds a row."
     MASK_INVALID = "MASK_INVALID", "A mask is not hex text, or marks a column that the table does not have."
     VALUE_INVALID = "VALUE_INVALID", "A value does not convert to the type of its column."
+    OLD_KEY_MISSING = (
+        "OLD_KEY_MISSING",
+        "The update marks a column of the key as changed and has no beforeData, which says the key before: "
+        "the row under that one would stay for ever.",
+    )
     METADATA_MISSING = (
         "METADATA_MISSING",
         "No metadata message for this schema id and topic came within the time allowed.",

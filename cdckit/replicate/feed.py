@@ -15,11 +15,11 @@ from cdckit.ledger import View
 from cdckit.ledger.kind import Kind
 from cdckit.ledger.shell import WorkResult
 from cdckit.ledger.table_feed import RECORDS, TableFeed
-from cdckit.model.records import ERROR_CODE
+from cdckit.model.records import ERROR_CODE, usable_changes
 from cdckit.parts.workers import describe_jobs, local_frame
 from cdckit.replicate.decoding import WAIT
 from cdckit.replicate.intake import RECEIVED_SCHEMA, FeedTable, Intake, feed_tables, read_zone
-from cdckit.replicate.row_changes import TableName, TableSettings, find_without_key
+from cdckit.replicate.row_changes import TableName, TableSettings, changes, find_without_key
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import read_rows
 
@@ -45,9 +45,13 @@ class Feed(TableFeed):
     the feed stands.  Everything that came is kept, so everything can be made anew.
 
     What waits are the data that no table reads: they came before their metadata, or on a topic that the
-    settings of no table name.  They wait for ten seconds from the time of their records on, or as long as
-    `expire` is told; `waiting` shows them with `form` and `schema_id`, each record once, however often it
+    settings of no table name; or their schema id is that of several tables, which stay as they are until the
+    settings name the topics of each.  They wait for ten seconds from the time of their records on, or as long
+    as `expire` is told; `waiting` shows them with `form` and `schema_id`, each record once, however often it
     came.  Given up, they are rejects (METADATA_MISSING), also if they come again.
+
+    Rejects are also the rows that do not say their key; those of a table that has none are in no ledger
+    (`without_key`).  Of both the result's `notes` and a warning tell.
 
     Its verbs and most of its questions are those of every `Shell`.
 
@@ -123,7 +127,7 @@ class Feed(TableFeed):
         intake = Intake(tables, self._tables)
         written = intake.keep(records)
         intake.take(written)
-        return WorkResult(written.rows, intake.reads)
+        return WorkResult(written.rows, intake.reads, intake.notes)
 
     def _rebuild(self, tables: Transaction, table: TableName | None = None) -> WorkResult:
         intake = Intake(tables, self._tables)
@@ -133,6 +137,10 @@ class Feed(TableFeed):
     def _kinds(self, tables: Snapshot) -> Mapping[str, Kind]:
         with_key = [table for table in feed_tables(tables, self._tables).values() if table.keys]
         return {str(table): table.kind for table in with_key}
+
+    def _changes_of(self, tables: Transaction, name: str) -> DataFrame:
+        named = {str(table): table for table in feed_tables(tables, self._tables).values()}
+        return usable_changes(changes(named[name].rows(tables.read(RECORDS)), keys=named[name].keys))
 
     def _shown(self) -> Sequence[str]:
         return "form", "schema_id"

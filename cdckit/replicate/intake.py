@@ -15,7 +15,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.ledger.kind import Kind
 from cdckit.ledger.shell import GIVEN_UP, WAITING
 from cdckit.ledger.table_feed import RECORDS, WAITING_FOR, TableIntake, waiting_schema
-from cdckit.model.records import ERROR_CODE, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.model.records import ERROR_CODE, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA, REJECT
 from cdckit.parts.workers import local_frame, run_together
 from cdckit.replicate.decoding import (
     ZONE_SCHEMA,
@@ -77,18 +77,28 @@ class FeedTable:
         """Its ledger."""
         return Kind(self.entity, self.keys, by_guid=False, name=str(self))
 
+    @property
+    def is_ambiguous(self) -> bool:
+        """Whether a schema id of it is another table's too, and nobody said on which topics its data come."""
+        return bool(self.table.shared) and self.settings.topics is None
+
+    @property
+    def topics(self) -> Collection[str] | None:
+        """The topics of its data in Avro form; all for None."""
+        return () if self.is_ambiguous else self.settings.topics
+
     def reads(self, address: Address) -> bool:
         """Tell whether data with this address can be of this table."""
         if address.form == "json":
             return address.topic in self.settings.json_topics
-        topics = self.settings.topics
+        topics = self.topics
         return address.schema_id in self.schema_ids and (topics is None or address.topic in topics)
 
     def keep_own(self, received: DataFrame) -> DataFrame:
         """Keep the data among received records that can be of this table: those whose address it `reads`."""
         in_avro = (F.col("form") == "avro") & F.col("schema_id").isin(sorted(self.schema_ids))
-        if self.settings.topics is not None:
-            in_avro &= F.col("topic").isin([*self.settings.topics])
+        if self.topics is not None:
+            in_avro &= F.col("topic").isin([*self.topics])
         in_json = (F.col("form") == "json") & F.col("topic").isin([*self.settings.json_topics])
         return received.where(is_sound(DATA) & (in_avro | in_json))
 
@@ -99,8 +109,9 @@ class FeedTable:
             self.keep_own(received).select(*RECORD_COLUMNS),
             self.table,
             json_topics=settings.json_topics,
-            topics=settings.topics,
+            topics=self.topics,
             loaded_at=settings.loaded_at,
+            keys=settings.keys or (),
         )
 
     def continues(self, before: FeedTable) -> bool:
@@ -188,10 +199,11 @@ class Intake(TableIntake):
         waited = self._take_ready(tables)
         self._let_unread_wait(received, readers, tables)
         self._require_settings(tables)
+        # Whose older rows could not be read now stays what it is.
         changed = [
             name
             for name, earlier in before.items()
-            if self._is_begun(tables[name]) and not tables[name].continues(earlier)
+            if self._is_begun(table := tables[name]) and not (table.is_ambiguous or table.continues(earlier))
         ]
         for name in changed:
             self._make_anew(tables[name])
@@ -218,6 +230,7 @@ class Intake(TableIntake):
         for name in chosen:
             self._make_anew(tables[name])
         self._add_ready(ready, tables, but=chosen)
+        self._finish()
 
     # -----------------------------------------------------------------------------------------------------
 
@@ -277,12 +290,20 @@ class Intake(TableIntake):
     def _add(self, table: FeedTable, received: DataFrame) -> None:
         """Take the rows of a table: its changes into its ledger, what is in error to the rejects."""
         self._transaction.note(self._note(table), table.settings.text())
-        read = table.rows(received)
-        sound, refused = self._transaction.scratch_by_null(read, ERROR_CODE)
+        rows, of_table = table.rows(received), F.lit(str(table))
+        if not table.keys:
+            self._reject(rows.where(F.col(ERROR_CODE).isNotNull()), of_table)
+            self.notes.append(
+                f"rows of {table} are in no ledger, since it has no key: TableSettings(keys=…) can name one, "
+                "and without_key() shows them"
+            )
+            return
+        stated = changes(rows, keys=table.keys).withColumn(ERROR_CODE, F.col(f"{REJECT}.{ERROR_CODE}"))
+        sound, refused = self._transaction.scratch_by_null(stated, ERROR_CODE)
         if refused is not None:
-            self._reject(refused, F.lit(str(table)))
-        if sound is not None and table.keys:
-            self._apply(table.kind, changes(sound, keys=table.keys))
+            self._reject(refused.select(f"{REJECT}.*"), of_table)
+        if sound is not None:
+            self._apply(table.kind, sound.drop(ERROR_CODE, REJECT))
 
     def _make_anew(self, table: FeedTable) -> None:
         self._drop_ledger(table.kind, str(table))
@@ -326,11 +347,18 @@ def _describe_unread(readers: Readers, tables: Mapping[TableName, FeedTable]) ->
         form, schema_id, topic = address
         if form == "json":
             texts[address] = f"the table of topic {topic}"
+        elif sharing := [str(table) for table in tables.values() if _shares(table, schema_id)]:
+            needed = f"the topics of each in TableSettings: {' and '.join(sharing)} have one schema id"
+            texts[address] = f"{needed}, {schema_id}, and data of it came from topic {topic}"
         elif schema_id in known_ids:
             texts[address] = f"a table that reads schema id {schema_id} from topic {topic}"
         else:
             texts[address] = f"the metadata of schema id {schema_id}"
     return texts
+
+
+def _shares(table: FeedTable, schema_id: str | None) -> bool:
+    return table.is_ambiguous and schema_id in table.schema_ids
 
 
 def _addresses(data: DataFrame) -> set[Address]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, date, datetime
 from functools import partial
 from typing import Any
@@ -29,8 +29,12 @@ Note = Callable[[ReplicateFault, str], None]
 """Takes a fault of the message that is read, and what was found there."""
 
 
-def read_json(contents: pa.Array, table: Table, index: int) -> Messages:
-    """Read what data messages of a table say whose *contents* are JSON objects, by its version *index*."""
+def read_json(contents: pa.Array, table: Table, index: int, keys: Collection[str] = ()) -> Messages:
+    """
+    Read what data messages of a table say whose *contents* are JSON objects, by its version *index*.
+
+    *keys* are the key columns by which its changes are made, where these are not the metadata's.
+    """
     version = table.versions[index]
     reader = _Reader(table, version)
     findings: Findings = {}
@@ -41,7 +45,8 @@ def read_json(contents: pa.Array, table: Table, index: int) -> Messages:
         row, before = (reader.row(message.get(name), note_fault) for name in ("data", "beforeData"))
         if row is not None and before is not None:
             # A key that it leaves out is the one that the row has: what changes the key says both.
-            before = {**{key: row[key] for key in (*table.keys, *version.keys) if key in row}, **before}
+            same = {key: row[key] for key in (*table.keys, *version.keys, *keys) if key in row}
+            before = {**same, **before}
         rows.append(row)
         befores.append(before)
     named = [before if row is None else row for row, before in zip(rows, befores, strict=True)]

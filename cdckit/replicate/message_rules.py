@@ -23,7 +23,7 @@ from cdckit.replicate.envelopes import ReplicateFault
 from cdckit.replicate.metadata_messages import OPERATIONS
 from cdckit.replicate.table_versions import Table, TableVersion
 
-DELETE, LOAD = "DELETE", "REFRESH"
+UPDATE, DELETE, LOAD = "UPDATE", "DELETE", "REFRESH"
 LOADED_AT = "loaded_at"
 """The column of records, where there is one, that says from when on the rows of their load are true."""
 
@@ -73,7 +73,9 @@ def note(findings: Findings, row: int, fault: ReplicateFault, finding: str = "")
         findings[row] = fault, finding
 
 
-def make_rows(messages: Messages, records: pa.RecordBatch, table: Table, index: int) -> pa.RecordBatch:
+def make_rows(
+    messages: Messages, records: pa.RecordBatch, table: Table, index: int, keys: Collection[str] = ()
+) -> pa.RecordBatch:
     """
     The rows (`row_types`) of data messages behind their records, which have their bytes if they are rejects.
 
@@ -82,6 +84,7 @@ def make_rows(messages: Messages, records: pa.RecordBatch, table: Table, index: 
         records: Their records, with `LOADED_AT` where the caller says it.
         table: The table.
         index: Which of its versions.
+        keys: The key columns by which its changes are made, where these are not those of the version.
     """
     version, headers, count = table.versions[index], messages.headers, records.num_rows
     data = _row(messages)
@@ -94,7 +97,13 @@ def make_rows(messages: Messages, records: pa.RecordBatch, table: Table, index: 
     codes, descriptions = error_columns(findings, count)
     # What is in error has no other time than its own.
     has_time = pc.or_(codes.is_null(), pc.fill_null(pc.equal(times.taken_from, CHANGE), False))
-    has_key = np.logical_and.reduce([np.ones(count, dtype=bool), *(sent[key] for key in version.keys)])
+    lacks_key = np.zeros(count, dtype=bool)
+    has_old_key = bools(messages.before.is_valid()) | ~bools(pc.equal(headers["operation"], UPDATE))
+    for key in (*version.keys, *keys):
+        if key in version.positions:
+            lacks_key |= ~sent[key]
+        if key in version.ordinals:
+            lacks_key |= change_mask.bits[:, version.ordinals[key] - 1] & ~has_old_key
     columns = {
         "version": pa.array(np.full(count, index, dtype=np.int32)),
         "operation": headers["operation"],
@@ -112,7 +121,7 @@ def make_rows(messages: Messages, records: pa.RecordBatch, table: Table, index: 
         "error_code": codes,
         "error_description": descriptions,
     }
-    return with_record(records, columns, keeps_bytes=pa.array(bools(codes.is_valid()) | ~has_key))
+    return with_record(records, columns, keeps_bytes=pa.array(bools(codes.is_valid()) | lacks_key))
 
 
 def _row(messages: Messages) -> pa.Array:

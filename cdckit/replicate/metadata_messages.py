@@ -67,12 +67,19 @@ LINEAGE = ("server", "task", "schema", "table")
 
 def table_text(names: Mapping[str, Any]) -> str:
     """
-    The name of a table as one text.
+    The name of a table as one text: of two tables never the same.
 
     >>> table_text({"server": "ny1", "task": "orders", "schema": "SHOP", "table": "ITEMS"})
     'ny1/orders SHOP.ITEMS'
+    >>> table_text({"server": "ny1", "task": "my orders", "schema": "S.HOP", "table": "ITEMS"})
+    'ny1/"my orders" "S.HOP".ITEMS'
     """
-    return "{}/{} {}.{}".format(*(names[name] for name in LINEAGE))
+    parts = [str(names[name]) for name in LINEAGE]
+    text = ""
+    for part, end in zip(parts, ("/", " ", ".", ""), strict=True):
+        is_clear = not part.startswith('"') and (not end or end not in part)
+        text += (part if is_clear else json.dumps(part, ensure_ascii=False)) + end
+    return text
 
 
 _COLUMN_TYPE = pa.struct(

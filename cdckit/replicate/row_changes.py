@@ -12,16 +12,18 @@ from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.changes import DELETE, UPSERT
+from cdckit.model.changes import DELETE, MOVED, UPSERT
 from cdckit.model.forms import RECORDS
 from cdckit.model.logs import LOG_END
-from cdckit.model.records import ERROR_CODE, door_reject
+from cdckit.model.records import ERROR_CODE, ChangeFault, door_reject
 from cdckit.parts.arguments import microseconds, require_columns, require_keys, require_names, require_struct
 from cdckit.parts.calls import NAMES, takes
 from cdckit.parts.public_calls import called
 from cdckit.replicate.decoding import BATCH, decode, metadata, schema_zone
+from cdckit.replicate.envelopes import ReplicateFault
 from cdckit.replicate.message_rules import CHANGE, LOAD
 from cdckit.replicate.metadata_messages import LINEAGE
 from cdckit.replicate.schema_ids import Statement
@@ -30,7 +32,7 @@ from cdckit.replicate.table_versions import make_table, near_names
 
 _READ = (
     "topic", "partition", "offset", "timestamp", "server", "task", "absent_columns", "operation",
-    "change_sequence", "change_timestamp", "time_taken_from", "data", "before", "sent",
+    "change_sequence", "change_timestamp", "time_taken_from", "data", "before", "sent", "changed",
 )  # fmt: skip
 
 
@@ -42,7 +44,9 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
     INSERT, UPDATE and REFRESH are upserts, DELETE is a delete.  An update that gives a row another
     key, as its `before` shows, is two changes: a delete of the old one (record number 1) and an
     upsert of the new one (record number 2) with what the message sent, and for the rest with what its
-    `before` says: those values did not change, and under the new key nobody else has said them.
+    `before` says: those values did not change, and under the new key nobody else has said them.  What
+    neither says, such as a large value that did not change, the row takes along from its old key: a `Ledger`
+    and a `Feed` see to it, and `merge` after `complete_moves`.
 
     Args:
         rows: What `data` returned.
@@ -52,8 +56,10 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
             that are one source each has a log of its own: of two of them the times count.
 
     Returns:
-        One row per change (`cdckit.model.CHANGE_SCHEMA`), and as rejects (`reject`) the rows in error and
-        those without their key (KEY_MISSING; with their bytes where it is the key of their version).
+        One row per change (`cdckit.model.CHANGE_SCHEMA`), and as rejects (`reject`) the rows in error, those
+        without their key (KEY_MISSING), and updates that mark a key column as changed and do not say the old
+        key (OLD_KEY_MISSING: the old row would stay for ever); with their bytes where it is the key of their
+        version.  `moved` says how a row came to another key.
         `message_id` is the server, the task and the change sequence, so that a redelivered message is the
         same message; topic, partition and offset where there is none of 35 digits.  `effective_timestamp` is
         the time of the change at the source, `carried` are the columns that were sent or taken from `before`,
@@ -83,7 +89,8 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
     <BLANKLINE>
     """
     names = _require_rows(rows, keys)
-    is_reject, reject = door_reject(rows.columns, _lacks_key(keys))
+    faults = {ChangeFault.KEY_MISSING: _lacks_key(keys), ReplicateFault.OLD_KEY_MISSING: _lacks_old_key(keys)}
+    is_reject, reject = door_reject(rows.columns, faults)
     moved = F.coalesce(~is_reject & _key_differs(keys), F.lit(False))
     parts = F.when(moved, F.array(F.lit(1), F.lit(2))).otherwise(F.array(F.lit(1)))
     spread = rows.withColumn("moved", moved).withColumn("record_number", F.explode(parts))
@@ -101,6 +108,7 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
         (F.lit(source) if source is not None else _source()).alias("source"),
         F.lit(0).alias("priority"),
         _is_snapshot().alias("snapshot"),
+        F.when(F.col("moved"), _move(rows, keys)).alias(MOVED),
         F.when(is_leaving, F.col("before"))
         .when(is_arriving, _fill_unsent(names, "data", F.col("before").getField))
         .otherwise(F.col("data"))
@@ -112,6 +120,18 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
         .alias("carried"),
         reject,
     )
+
+
+def _move(rows: DataFrame, keys: Sequence[str]) -> Column:
+    """Say from which key to which other one an update moved its row."""
+    old_key, new_key = (
+        F.struct(*(F.col(row).getField(key).alias(key) for key in keys)) for row in ("before", "data")
+    )
+    data = require_struct(rows, "data")
+    key = T.StructType([T.StructField(name, data[name].dataType) for name in keys])
+    kind = T.StructType().add("id", "string").add("old_key", key).add("new_key", key)
+    # A part that were never null would be null in Arrow all the same, where the whole is.
+    return F.struct(_message_id().alias("id"), old_key.alias("old_key"), new_key.alias("new_key")).cast(kind)
 
 
 def _fill_unsent(names: Sequence[str], struct: str, instead: Callable[[str], Column]) -> Column:
@@ -275,6 +295,12 @@ def _key_differs(keys: Sequence[str]) -> Column:
     return (F.col("operation") == "UPDATE") & F.col("before").isNotNull() & differs
 
 
+def _lacks_old_key(keys: Sequence[str]) -> Column:
+    """Tell whether an update marks a column of its key as changed, and does not say what it was."""
+    is_marked = reduce(or_, (F.col("changed").getField(key) for key in keys))
+    return (F.col("operation") == "UPDATE") & F.col("before").isNull() & F.coalesce(is_marked, F.lit(False))
+
+
 def _source() -> Column:
     return F.concat_ws("/", "server", "task")
 
@@ -337,7 +363,8 @@ class TableSettings:
     Args:
         entity: The name of the kind of entity, as for `merge`; the name of the table without it.
         keys: The key columns, as for `changes`; those of the metadata without them.
-        topics: As for `data`: needed where a schema id of the table is that of another table too.
+        topics: As for `data`: where a schema id of the table is that of another table too, its data wait
+            until they are named.
         json_topics: As for `data`: the topics whose messages in JSON form are of this table.
         loaded_at: As for `data`.
 

@@ -126,7 +126,7 @@ def data(
         `waiting`, another table).
 
         - the columns of the record; `key`, `value` and `headers` only where there is an error, or where
-          a column of the version's key was not sent;
+          a column of the version's key was not sent, or was changed and what it was is not said;
         - `schema_id`, `server`, `task`, `schema`, `table`, `table_version`;
         - `key_columns`: the key of that version; `absent_columns`: the columns of `data` that it does
           not have, which are null and not sent;
@@ -179,11 +179,13 @@ def rows_of_table(
     topics: Collection[str] | None = None,
     loaded_at: datetime | Column | None = None,
     unreadable: bool = False,
+    keys: Collection[str] = (),
 ) -> DataFrame:
     """
     Read `data` of a table whose zone has been read.
 
-    With *unreadable* also the records that hold no envelope, so that nobody knows of which table they are.
+    With *unreadable* also the records that hold no envelope, so that nobody knows of which table they are;
+    *keys* are as of a `Reading`.
     """
     if topics is None and table.shared:
         shared, others = next(iter(table.shared.items()))
@@ -198,7 +200,7 @@ def rows_of_table(
         columns.append(loaded_at.cast("timestamp_ltz").alias(LOADED_AT))
     elif loaded_at is not None:
         columns.append(require_instant(loaded_at, "loaded_at").alias(LOADED_AT))
-    reading = Reading(table, tuple(json_topics), None if topics is None else tuple(topics), unreadable)
+    reading = Reading(table, tuple(json_topics), None if topics is None else tuple(topics), unreadable, keys)
     kind = T.StructType([*RECORD_SCHEMA.fields, *spark_columns(pa.schema(row_types(table).items()))])
     read = partial(read_messages, reading=reading)
     return _with_version(WorkerPlan(chosen.select(*columns), read, kind).rows(), table)

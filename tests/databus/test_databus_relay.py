@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,31 @@ def test_a_ledger_is_kept_by_the_keys_of_the_relay(spark: SparkSession, tmp_path
             other.receive(frame(spark, sent))
     other.rebuild()
     assert [row["amount"] for row in other.ledgers()["a"].history({"amount": -10}).collect()] == [-10]
+
+
+def test_events_that_do_not_say_their_key_are_rejects(spark: SparkSession, tmp_path: Path) -> None:
+    """Such as a delete without a value where the key has two fields; of one field its event says it."""
+    fields = [{"name": name, "type": ["null", "long"]} for name in ("id", "amount")]
+    schema = json.dumps({"type": "record", "name": "R", "fields": fields})
+    sources = [databus.Source(number, name, [schema]) for number, name in ((1, "one"), (2, "two"))]
+    [schema_id] = sources[0].texts
+    header = {"sequence": 1, "physicalPartitionId": 1, "timestampInNanos": 1}
+    row = {"schemaId": schema_id, "valueEnc": "JSON_PLAIN", "value": '{"id": 7, "amount": 5}'}
+    of_row = {**header, **row, "key": 7, "opcode": "UPSERT"}
+    deleted = {**header, "key": 7, "opcode": "DELETE"}
+    events = [
+        *({**of_row, "srcId": 1}, {**of_row, "srcId": 2}),
+        *({**deleted, **row, "value": '{"id": null, "amount": 5}', "srcId": 1}, {**deleted, "srcId": 2}),
+        {**header, "srcId": -2},
+    ]
+    sent = [(json.dumps(event).encode(), 0, at) for at, event in enumerate(events)]
+    relay = Relay(spark, tmp_path, sources, keys={"one": ["id"], "two": ["id", "amount"]})
+    relay.receive(frame(spark, sent))
+    [reject] = relay.rejects().collect()
+    assert (reject["error_code"], reject["offset"], reject["value"]) == ("KEY_MISSING", 3, sent[3][0])
+    [alive] = relay.ledgers()["two"].history().collect()
+    [gone] = relay.ledgers()["one"].history().collect()
+    assert (alive["deleted_indicator"], gone["deleted_indicator"]) == (False, True)
 
 
 def test_a_source_that_was_unknown_is_known_after_a_rebuild(spark: SparkSession, tmp_path: Path) -> None:

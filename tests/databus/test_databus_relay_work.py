@@ -42,7 +42,8 @@ def receive(store: Store, records: Rows) -> int:
 
 def place_of(row: dict[str, Any]) -> tuple[Any, ...]:
     physical = row["physical_partition"]
-    return row["topic"], row["partition"], row["offset"], row[RANK], -1 if physical is None else physical
+    offset = -1 if row["offset"] is None else row["offset"]
+    return row["topic"], row["partition"], offset, row[RANK], -1 if physical is None else physical
 
 
 def read_windowed(store: Store) -> Rows:
@@ -60,7 +61,7 @@ def read_windowed(store: Store) -> Rows:
         start = starts.get((row["topic"], row["partition"], row["physical_partition"]))
         rows.append({**row, "window_start_scn": start})
     windowed_rows = [{name: row[name] for name in WINDOWED} for row in rows]
-    return sorted(windowed_rows, key=lambda row: (row["topic"], row["offset"]))
+    return sorted(windowed_rows, key=lambda row: (row["topic"], row["offset"] or 0))
 
 
 def stream(text: str) -> Rows:
@@ -107,6 +108,17 @@ def test_a_record_in_the_place_of_another_has_none(tmp_path: Path) -> None:
     assert receive(store, [*sent[:2], other, {**sent[2], "value": b"x"}, *sent[4:]]) == 3
     assert receive(store, [sent[3]]) == 1
     assert codes(store) == [(1, "PLACE_TAKEN"), (2, "PLACE_TAKEN"), (3, "PLACE_TAKEN")]
+
+
+def test_a_record_without_an_offset_is_refused_and_stops_none(tmp_path: Path) -> None:
+    """Alone in a batch, before others, and behind a batch of which a file has no offset at all."""
+    store, nowhere = Store(None, tmp_path), {**stream("?")[0], "offset": None}
+    sent = stream("a1 .1 a2 .2")
+    assert receive(store, [nowhere]) == 1
+    assert receive(store, [nowhere, *sent[:2]]) == 3
+    assert receive(store, sent[1:]) == 2
+    assert codes(store) == [(None, "PLACE_TAKEN")] * 2
+    assert sum(row["window_state"] == "complete" for row in read_windowed(store)) == 4
 
 
 def test_one_place_holds_one_record_whatever_its_physical_partition(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import merge, rejects, replicate
+from cdckit import complete_moves, merge, rejects, replicate
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.model.changes import CHANGE_SCHEMA
 from cdckit.model.records import RECORD_COLUMNS
@@ -43,6 +43,12 @@ MESSAGES = {
     "a delete with another row before": dt("DELETE", OTHER_A, ROW, count=20),
     "an operation that is none": ITEMS.dt("INSERT", ROW)[:-1],
     "a mask without a key": dt("UPDATE", ROW, count=21, columnMask=b"\x05"),
+    "another key, the old one unsaid": dt("UPDATE", OTHER_A, count=22, changeMask=b"\x01"),
+    "no other key, the row before unsaid": dt("UPDATE", ROW, count=23, changeMask=b"\x0c"),
+    "an insert of new values": dt("INSERT", OTHER_B, count=24, changeMask=b"\x0f"),
+    "another key, a note unsaid": dt(
+        "UPDATE", OTHER_A | {"note": None}, ROW | {"note": None}, count=25, columnMask=b"\x07"
+    ),
 }
 # The insert is delivered once more, elsewhere and later.
 AGAIN = record(MESSAGES["insert"], 500, topic="again", partition=3, timestamp=NOON + timedelta(days=1))
@@ -85,7 +91,14 @@ def carried(change: dict[str, Any]) -> list[str]:
 
 def test_the_columns_are_those_of_a_table_of_changes(rows: DataFrame) -> None:
     made = replicate.changes(rows, keys=["a", "b"]).schema
-    assert made.fieldNames() == [*CHANGE_SCHEMA.fieldNames(), "snapshot", "data", "carried", "reject"]
+    assert made.fieldNames() == [
+        *CHANGE_SCHEMA.fieldNames(),
+        "snapshot",
+        "moved",
+        "data",
+        "carried",
+        "reject",
+    ]
     for field in CHANGE_SCHEMA:
         assert made[field.name].dataType.simpleString() == field.dataType.simpleString()
     assert made["data"].dataType.simpleString() == "struct<a:int,b:string,price:int,note:string>"
@@ -109,6 +122,7 @@ def test_a_change_to_the_letter(told: dict[int, list[dict[str, Any]]]) -> None:
             "source": "db1/shop_task",
             "priority": 0,
             "snapshot": False,
+            "moved": None,
             "data": {"a": 1, "b": "x", "price": 5, "note": None},
             "carried": {"a": True, "b": True, "price": False, "note": True},
             "reject": None,
@@ -129,6 +143,9 @@ def test_a_change_to_the_letter(told: dict[int, list[dict[str, Any]]]) -> None:
         ("another second key", ["delete", "upsert"]),
         ("an insert with a row before", ["upsert"]),
         ("a delete with another row before", ["delete"]),
+        ("no other key, the row before unsaid", ["upsert"]),
+        ("an insert of new values", ["upsert"]),
+        ("another key, a note unsaid", ["delete", "upsert"]),
     ],
 )
 def test_operations(told: dict[int, list[dict[str, Any]]], name: str, operations: list[str]) -> None:
@@ -149,6 +166,17 @@ def test_an_update_of_the_key_is_a_delete_of_the_old_and_an_upsert_of_the_new(
     assert carried(partial) == ["a", "b", "note"]
     leaving, coming = told[offset("another second key")]
     assert (leaving["data"], coming["data"]) == (ROW, OTHER_B)
+    assert leaving["moved"] == coming["moved"]
+    assert coming["moved"]["old_key"] == {"a": 1, "b": "x"}
+    assert coming["moved"]["new_key"] == {"a": 1, "b": "y"}
+    # What neither row says is taken along from the old key.
+    leaving, coming = told[offset("another key, a note unsaid")]
+    assert carried(coming) == ["a", "b", "price"]
+    assert coming["moved"] == {
+        "id": "db1/shop_task:20240101100000000000000000000000025",
+        "old_key": {"a": 1, "b": "x"},
+        "new_key": {"a": 2, "b": "x"},
+    }
 
 
 def test_what_was_sent_is_what_is_carried(told: dict[int, list[dict[str, Any]]]) -> None:
@@ -164,9 +192,12 @@ def test_what_was_sent_is_what_is_carried(told: dict[int, list[dict[str, Any]]])
 def test_rows_in_error_are_rejects(told: dict[int, list[dict[str, Any]]]) -> None:
     """They are rejects among the changes; of a record without an operation there is no row."""
     rejected = {at: row["reject"] for at, rows in told.items() for row in rows if row["reject"] is not None}
-    assert rejected.keys() == {offset("a mask without a key")}
+    codes = {at: reject["error_code"] for at, reject in rejected.items()}
+    unsaid = "another key, the old one unsaid"
+    assert codes == {offset("a mask without a key"): "KEY_MISSING", offset(unsaid): "OLD_KEY_MISSING"}
+    assert rejected[offset(unsaid)]["value"] == MESSAGES[unsaid]
     assert offset("an operation that is none") not in told
-    assert all(reject["error_code"] and reject["offset"] == at for at, reject in rejected.items())
+    assert all(reject["offset"] == at for at, reject in rejected.items())
     assert len(told) == len(MESSAGES) - 1 + 2
 
 
@@ -230,7 +261,7 @@ def test_changes_of_a_redelivered_stream_merge_to_the_same_history(rows: DataFra
     )
     twice = replicate.changes(named.unionByName(elsewhere), keys=["a", "b"])
     histories = [
-        sorted(merge(each, entity="item", keys=["a", "b"]).collect(), key=repr)
+        sorted(merge(complete_moves(each), entity="item", keys=["a", "b"]).collect(), key=repr)
         for each in (replicate.changes(named, keys=["a", "b"]), twice)
     ]
     assert histories[0] == histories[1]

@@ -23,6 +23,7 @@ def said(
     at = {
         "changeSequence": sequence(f"2024010110{minute:02d}", offset),
         "timestamp": f"2024-01-01T10:{minute:02d}:00",
+        "columnMask": others.pop("columnMask", None),
     }
     return record(version.dt(operation, row, **at), offset, **others)
 
