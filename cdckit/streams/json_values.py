@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from cdckit.parts.json_text import exact_json, storable
+from cdckit.parts.json_text import RepeatedName, each_name_once, exact_json, storable
 
 DEEPEST = 100
 """How deep a document may be nested."""
@@ -32,13 +32,19 @@ def read(text: str) -> Any:
         # The same value as the other's, in a fifth of the time.
         return _QUICK_READER(text)
     except (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError):
-        return _read_exactly(text)  # no JSON, or half a character: the other tells them apart
+        return read_strictly(text)  # no JSON, or half a character: the other tells them apart
 
 
-def _read_exactly(text: str) -> Any:
+def read_strictly(text: str) -> Any:
+    """
+    Read a JSON text as `read` does, for text of others: an object in which a name comes twice is an error.
+
+    Raises:
+        ValueError: As `read`; or a name comes twice.
+    """
     try:
         return _EXACT_READER(text)
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RepeatedName):
         raise
     except RecursionError:
         raise ValueError("nested too deep") from None
@@ -52,7 +58,9 @@ def _refuse_constant(name: str) -> Any:
 
 _QUICK_READER = msgspec.json.Decoder(float_hook=Decimal).decode
 # Made once: `json.loads` with these options would make one for every text.
-_EXACT_READER = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse_constant).decode
+_EXACT_READER = json.JSONDecoder(
+    parse_float=Decimal, parse_constant=_refuse_constant, object_pairs_hook=each_name_once
+).decode
 
 
 def to_text(value: Any) -> str:

@@ -19,7 +19,7 @@ from cdckit.streams.catalogue import (
     field_column,
     field_kind,
 )
-from cdckit.streams.json_values import column_text, read, to_text
+from cdckit.streams.json_values import column_text, read_strictly, to_text
 from cdckit.streams.patches import show_value
 
 Columns = dict[str, Any]
@@ -59,7 +59,7 @@ def _read_object(value: bytes | None) -> dict[str, Any]:
     if value is None:
         raise FoundFault(StreamFault.NO_VALUE)
     try:
-        document = read(value.decode())
+        document = read_strictly(value.decode())
     except ValueError as error:
         raise FoundFault(StreamFault.NOT_JSON, f"{str(error)[:1].upper()}{str(error)[1:]}.") from None
     if not isinstance(document, dict):

@@ -55,6 +55,15 @@ CASES: list[tuple[str, str, dict[str, Any], tuple[str | None, str]]] = [
 ]
 
 
+def test_of_a_name_that_comes_twice_no_value_is_dropped() -> None:
+    """Neither one of the message, nor one of a document in it."""
+    sound = json.dumps(SOUND["entity-patches"])
+    for old, new, name in (('"db"', '"db": "x", "db"', "db"), ("[]", '[{"value": {"a": 1, "a": 2}}]', "a")):
+        columns = message(sound.replace(old, new, 1).encode(), streams.ENTITY_PATCHES)
+        assert columns["error_code"] == "NOT_JSON"
+        assert columns["error_description"].endswith(f" The name '{name}' comes twice.")
+
+
 @pytest.mark.parametrize(("stream", "sentence", "otherwise", "expected"), CASES)
 def test_cases(
     stream: str, sentence: str, otherwise: dict[str, Any], expected: tuple[str | None, str]
