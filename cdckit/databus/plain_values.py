@@ -63,8 +63,8 @@ def _avro_value(value: Any, schema: Any, named_types: _NamedTypes) -> Any:
     if isinstance(schema, str):
         schema = named_types.get(schema, schema)
     kind = schema["type"] if isinstance(schema, dict) else schema
-    classes, wanted = _VALUES[kind]
-    if value.__class__ not in classes:
+    (classes, wanted), kind_of_value = _VALUES[kind], type(value)
+    if kind_of_value not in classes:
         raise ValueError(f"{value!r:.60} is not {wanted}")
     if kind == "record":
         types = {field["name"]: field["type"] for field in schema["fields"]}
