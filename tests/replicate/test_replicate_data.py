@@ -911,3 +911,23 @@ def test_no_records_give_no_rows(spark: SparkSession, conversation: Reading) -> 
     rows = replicate.data(to_dataframe(spark, []), conversation.zone)
     assert rows.collect() == []
     assert rows.schema["data"].dataType.simpleString() == "struct<ID:int,NAME:string,tableName:string>"
+
+
+def test_keys_of_the_callers_are_keys_of_a_message_in_json_form_and_keep_the_bytes_of_rejects() -> None:
+    """A column of the key that beforeData leaves out did not change; one that is not sent is missed."""
+    table = Version({"id": "int", "name": TEXT, "code": TEXT})
+    row = {"id": 1, "name": "n", "code": "c"}
+    values = [
+        table.md(),
+        json_dt({"id": 1, "name": {"p": 1.5, "q": []}, "code": "c"}, {"id": 1}),
+        table.dt("UPDATE", row, columnMask=b"\x03"),
+        table.dt("UPDATE", row, changeMask=b"\x04"),
+        table.dt("UPDATE", row, row, changeMask=b"\x04"),
+        table.dt("INSERT", row, changeMask=b"\x07"),
+    ]
+    for keys, before, kept in (((), None, []), (("code",), "c", [2, 3])):
+        records = [record(value, at, topic="json" if at == 1 else "avro") for at, value in enumerate(values)]
+        _, rows = read_home(records, json_topics=["json"], keys=keys)
+        assert rows[1]["before"] == {"id": 1, "name": None, "code": before}
+        assert rows[1]["data"]["name"] == '{"p":1.5,"q":[]}'
+        assert [at for at, read_row in rows.items() if read_row["value"] is not None] == kept
