@@ -101,8 +101,7 @@ def test_data_of_a_schema_id_that_two_tables_share_wait_for_their_topics_and_sto
     topics = {"shop_task": "items", "test": "test"}
     settings = {name: TableSettings(topics=[topics[task]]) for task, name in names.items()}
     told = Feed(spark, tmp_path, tables=settings)
-    told.rebuild()
-    assert told.waiting().isEmpty()
+    told.rebuild(names["test"])
     assert short(told.table("ITEMS", task="shop_task").history(), "id") == [(1, False, 1), (2, False, 2)]
     assert short(told.table("ITEMS", task="test").history(), "id") == [(3, False, 3)]
 

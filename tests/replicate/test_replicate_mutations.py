@@ -19,7 +19,7 @@ from fastavro import parse_schema, schemaless_reader
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import merge, replicate
+from cdckit import complete_moves, merge, replicate
 from cdckit.replicate import ReplicateFault
 from cdckit.replicate.envelopes import open_envelopes
 from support.replicate_messages import (
@@ -298,7 +298,8 @@ def test_every_sound_message_among_them_is_read_as_if_it_were_alone(reading: Rea
 
 def test_what_can_be_read_of_the_damaged_can_be_merged(outcome: dict[str, DataFrame]) -> None:
     """A flipped bit in a value is a value: the door cannot know. The history is one all the same."""
-    history = merge(replicate.changes(outcome["ITEMS"], keys=["id"]), entity="item", keys=["id"])
+    changes = complete_moves(replicate.changes(outcome["ITEMS"], keys=["id"]))
+    history = merge(changes, entity="item", keys=["id"])
     found = history.agg(F.count("*"), F.countDistinct("guid"), F.count("source_message")).first()
     assert found is not None
     versions, items, messages = found
