@@ -738,7 +738,8 @@ class Ledger:
         them.
 
         Args:
-            target: A folder or a URI, outside of every store; new, or published by this ledger.  A text
+            target: A folder or a URI, outside of every store; empty, or published by this ledger.  It is the
+                table's alone: an erasure deletes all other Parquet files there, as `VACUUM` does.  A text
                 without slash, backslash and colon is the name of a table, such as `catalog.schema.table`,
                 which Spark's Delta connector writes (`saveAsTable`, then `MERGE`).
             form: What becomes of the history: `scd_type_2`, `scd_type_1` for what is current,
@@ -753,19 +754,22 @@ class Ledger:
             The commit of the ledger that the table shows.
 
         Raises:
-            ForeignChange: Another program has changed rows of the table: nothing is written.  Or it has given
-                the table what cdckit does not keep to, such as a CHECK constraint or `delta.appendOnly`; then
-                also with *anew*: the error says what takes that away.
+            ForeignChange: Another program has changed rows of the table, or a shortened history no longer
+                tells whether it has: nothing is written.  Or it has given the table what cdckit does not keep
+                to, such as a CHECK constraint, `delta.appendOnly` or other partitions; then also with *anew*:
+                the error says what takes that away.
             NotWritable: The target is read-only.
-            InvalidArgument: The target holds something else, or lies within a store; a name is given and
-                the session has no Delta connector; or *form* makes no table with a column `guid`.
+            InvalidArgument: The target holds something else, files of others too, or lies within a store; a
+                name is given and the session has no Delta connector; or *form* makes no table with a column
+                `guid`.
             NoSuchTable: Nothing was ever applied.
             StoreIsBusy: Other writers were faster, again and again.
 
-        Cost: at first, and where the form or its columns are others than before, the history is read and
-            written.  Later the files of the history that changed are read and compared, then those files of
-            history and table that can hold the touched entities, by their bounds; the latter are written
-            again.  All by workers.  Files that were replaced stay until you `VACUUM` the table.
+        Cost: at first, where the form or its columns are others than before, and where `vacuum` or another
+            program's VACUUM has deleted what it shows, the history is read and written.  Later the files of
+            the history that changed are read and compared, then those files of history and table that can
+            hold the touched entities, by their bounds; the latter are written again.  All by workers.  Files
+            that were replaced stay until you `VACUUM` the table.
 
         >>> from tempfile import TemporaryDirectory
         >>> from deltalake import DeltaTable

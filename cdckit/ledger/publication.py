@@ -12,6 +12,7 @@ from inspect import unwrap
 from operator import and_
 from pathlib import Path
 from types import FunctionType
+from urllib.parse import unquote
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -27,7 +28,7 @@ from cdckit.parts.arguments import quoted
 from cdckit.parts.instants import microseconds
 from cdckit.parts.values import comparable
 from cdckit.parts.workers import compute_once
-from cdckit.store import Snapshot, Store
+from cdckit.store import DamagedTable, Snapshot, Store
 from cdckit.store.columns import as_columns, renamed_columns
 from cdckit.store.commits import ERASED
 from cdckit.store.files import to_signed
@@ -72,7 +73,8 @@ def _try_to_publish(
         table.require_untouched()
     assert now.version is not None
     assert now.timestamp is not None
-    erased, shown, then = int(now.notes.get(ERASED, 0)), table.shown, None
+    erasure, shown, then = now.made(int(now.notes.get(ERASED, -1))), table.shown, None
+    erased = 0 if erasure is None else microseconds(erasure)
     if not anew and shown is not None and shown.form == number and table.has_columns(columns):
         then = _shown_commit(store, history, shown)
         if then is not None and shown.commit >= now.version:
@@ -93,16 +95,17 @@ def _shown_commit(store: Store, history: _History, shown: Shown) -> Snapshot | N
     """
     The commit that a table shows; None where the store has it no more.
 
-    Then `vacuum`, or an erasure, has deleted its files; or the store was restored from a copy that is older.
+    Then `vacuum`, another program's VACUUM or an erasure has deleted its files; or the store was restored
+    from a copy that is older.
     """
     if history.state(history.now) == shown.state:
         # What was committed since then has not changed the history.
         return history.now
     try:
         then = store.snapshot(shown.commit)
-    except InvalidArgument:
+        return then if history.state(then) == shown.state and history.has_files_of(then) else None
+    except (InvalidArgument, DamagedTable):
         return None
-    return then if history.state(then) == shown.state else None
 
 
 def require_published(
@@ -146,6 +149,13 @@ class _History:
         """The digest of the files that the history has at a commit; None if it has none."""
         named = tables.named.get(self.kind.history)
         return None if named is None else named.digest
+
+    def has_files_of(self, then: Snapshot) -> bool:
+        """Tell whether those files are there that the history had at a commit, and has no longer."""
+        name = self.kind.history
+        removed = {file.path for file in then.files(name)} - {file.path for file in self.now.files(name)}
+        there = then.location.listed(then.named[name].folder, recursive=True) if removed else {}
+        return {unquote(path) for path in removed} <= there.keys()
 
     def put_all(self, table: PublishedTable | CatalogueTable, shown: Shown) -> bool:
         """Write the whole table; False if another writer was faster."""

@@ -12,9 +12,11 @@ import math
 import uuid
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import pyarrow as pa
 from deltalake import CommitProperties
@@ -31,7 +33,7 @@ from cdckit.parts.workers import worker_reports
 from cdckit.store.columns import storable_columns, stored_names
 from cdckit.store.erasure import forget_versions
 from cdckit.store.errors import ForeignChange
-from cdckit.store.files import File, Table, Target, read_spark
+from cdckit.store.files import OUR_FILES, File, Table, Target, read_spark
 from cdckit.store.locations import COMMITS, Location, locate
 from cdckit.store.log import (
     DeltaLog,
@@ -50,15 +52,17 @@ from cdckit.store.log import (
     read_actions,
     require_writable,
 )
-from cdckit.store.writing import write
+from cdckit.store.writing import Rows, row_columns, write
 
 _NEEDED = "an empty place, or a table that this ledger has published"
 _ANEW = "Nothing was written. Publish with `anew=True` to replace what is there, or publish to another place."
 _ELSEWHERE = ", or publish to another place"
 _UPKEEP = {
-    *("OPTIMIZE", "VACUUM START", "VACUUM END", "COMPUTE STATS", "UPGRADE PROTOCOL"),
+    *("OPTIMIZE", "REORG", "VACUUM START", "VACUUM END", "COMPUTE STATS", "CLUSTER BY"),
     *("SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "ADD CONSTRAINT", "DROP CONSTRAINT"),
-    *("CHANGE COLUMN", "CLUSTER BY"),
+    *("CHANGE COLUMN", "CHANGE COLUMNS", "UPGRADE PROTOCOL", "DROP FEATURE", "Deletion Vector Tombstones"),
+    *("ROW TRACKING BACKFILL", "ROW TRACKING UNBACKFILL", "DOMAIN METADATA CLEANUP", "Empty Commit"),
+    *("OPTIMIZE CHECKPOINT", "REMOVE COLUMN MAPPING", "REORG TABLE UPGRADE UNIFORM"),
 }
 """What Delta calls commits that change no rows; what becomes of columns, `has_columns` sees."""
 
@@ -67,6 +71,12 @@ _FILE = 64 << 20
 
 _SMALL_FILES = 16
 """With how many small files on they are written together with what is new."""
+
+_HIDDEN = ("_", ".")
+"""What begins so in the folder of a Delta table is none of its files, but for the change feed."""
+
+_SOURCE = "cdckit.source"
+"""The property of a table of a catalogue that tells whose it is when the history of its commits does not."""
 
 _GONE = "cdckit_gone"
 _MOST = 1000
@@ -119,7 +129,13 @@ class PublishedTable:
         self.shown: Shown | None = None
         if self._location.has_log(COMMITS) or whole.has_log(COMMITS):
             raise InvalidArgument("publish", "target", "a place outside of every store", str(target))
-        if self._location.has_log(self._folder):
+        if not self._location.has_log(self._folder):
+            # What lies there is somebody's, and a Delta table takes Parquet files of its folder for its own.
+            paths = sorted(self._location.listed(self._folder, recursive=True))
+            others = (path for path in paths if not (path[0] in _HIDDEN or OUR_FILES.fullmatch(path)))
+            if (other := next(others, None)) is not None:
+                raise InvalidArgument("publish", "target", _NEEDED, f"{target}, in which {other} lies")
+        else:
             self._head = DeltaLog(self._location, self._location.delta(self._folder), self._folder)
             form = self._head.delta.transaction_version(batch_names(source).digest)
             if form is None:
@@ -165,15 +181,15 @@ class PublishedTable:
         assert self._head is not None
         return read_spark(self._spark, self._location, self._head.state, files)
 
-    def put(self, rows: DataFrame, replaced: Iterable[File] | None, shown: Shown) -> bool:
+    def put(self, rows: Rows, replaced: Iterable[File] | None, shown: Shown) -> bool:
         """
         Write rows in the place of some of its files, or of all and in columns of their own for None.
 
         False if another writer was faster, or the table had to be made ready: then look at it again.
         """
-        if self._head is not None and add_features(self._head, self.stored(rows.schema)):
+        table = Table(self._folder, self._folder, self.stored(row_columns(rows)))
+        if self._head is not None and add_features(self._head, table.stored):
             return False
-        table = Table(self._folder, self._folder, self.stored(rows.schema))
         added = [file.add() for file in write(rows, Target.from_table(self._location, table)).files]
         carried = self._carried(shown)
         if self._head is None:
@@ -204,19 +220,23 @@ class PublishedTable:
         size = sum(file.size for file in replaced.values())
         return self.put(_split_files(rows, size), replaced.values(), shown)
 
-    def forget_before(self, commit: int) -> bool:
+    def forget_before(self, erased: int) -> bool:
         """
-        Delete what versions of the table need that show an earlier commit than *commit*, an erasure.
+        Delete what versions of the table need that show a commit from before *erased*, when it was made.
+
+        Which is in microseconds since 1970, as `Shown.made` is: a store that was restored from a copy has two
+        commits of one number.  Of Parquet files all that the newest version does not need go, as by `VACUUM`;
+        any others stay.
 
         False if another writer was faster: then look at it again.
         """
-        if self._head is None or not commit:
+        if self._head is None or not erased:
             return True
         names = self._location.listed(f"{self._folder}/_delta_log")
         entries = [entry for name in names if (entry := log_entry(name)) is not None]
         oldest = min((version for version, kind in entries if kind == "json"), default=0)
-        first = commit_mark(read_actions(self._location, self._folder, oldest))
-        if first is not None and first >= commit:
+        first = commit_mark(read_actions(self._location, self._folder, oldest), _mark_names(self._source)[0])
+        if first is not None and first >= erased:
             return True
         paths = sorted(self._location.listed(self._folder, recursive=True))
         # Who has written some of these files, and not committed them, is overtaken by this.
@@ -232,7 +252,8 @@ class PublishedTable:
         others = tuple(table for table in set(tables) if table)
         # The log last: by its oldest entry a call that follows one that was stopped knows of the files.
         for path in paths:
-            if not (path.startswith(("_delta_log/", *others)) or path in live):
+            is_data = path[0] not in _HIDDEN or path.startswith("_change_data/")
+            if is_data and path.endswith(".parquet") and not (path.startswith(others) or path in live):
                 self._location.delete(f"{self._folder}/{path}")
         forget_versions(self._location, self._folder, version)
         return True
@@ -242,8 +263,9 @@ class CatalogueTable:
     """
     The table as it stands when this is made; see `PublishedTable`.
 
-    What our commits carry is their `userMetadata`, which `DESCRIBE HISTORY` shows.  Raises `InvalidArgument`
-    for a session without Delta connector, or of Spark Connect, and for something else of that name.
+    What our commits carry is their `userMetadata`, which `DESCRIBE HISTORY` shows for 30 days, unless a
+    property says otherwise.  Raises `InvalidArgument` for a session without Delta connector, or of Spark
+    Connect, and for something else of that name.
     """
 
     def __init__(self, spark: SparkSession, name: str, source: str) -> None:
@@ -255,7 +277,7 @@ class CatalogueTable:
             needed = "a location: through Spark Connect no table of a catalogue is kept up"
             raise InvalidArgument("publish", "target", needed, name)
         _require_connector(spark, name)
-        self._exists = bool(spark.catalog.tableExists(name))
+        self._exists, self._has_source = bool(spark.catalog.tableExists(name)), False
         if self._exists:
             self._look()
 
@@ -268,9 +290,9 @@ class CatalogueTable:
         """Raise `ForeignChange` for what the table would lose when it is written whole, or refuses."""
         if not self._exists:
             return
-        [detail] = self._spark.sql(f"DESCRIBE DETAIL {self._name}").collect()
-        demands = list(property_demands(detail["properties"]))
-        if demands:
+        properties = self._properties()
+        self._has_source = properties.get(_SOURCE) == quote(self._source)
+        if demands := list(property_demands(properties)):
             remedy = describe_demands(demands, _ELSEWHERE)
             raise ForeignChange(self._name, self._version, "a property", "somebody", remedy)
 
@@ -290,8 +312,9 @@ class CatalogueTable:
         """Write the whole table, whatever its *size*; False if another writer was faster: then look again."""
         writer = self._rename_columns(rows).write.format("delta").mode("overwrite")
         options = {"overwriteSchema": "true", "userMetadata": self._mark_text(shown)}
-        if self.shown is None or self.shown.made < shown.made:
-            # What is written anew, or by a store restored from a copy, shows no later commit than before.
+        if not self._exists or (self.shown is not None and self.shown.made < shown.made):
+            # What is written anew, or by a store restored from a copy, shows no later commit than before, and
+            # Delta would pass over it.
             options |= self._order(shown)
         return self._try_write(lambda: writer.options(**options).saveAsTable(self._name))
 
@@ -322,8 +345,8 @@ class CatalogueTable:
         finally:
             self._spark.catalog.dropGlobalTempView(view)
 
-    def forget_before(self, commit: int) -> bool:
-        """Its older versions are the catalogue's: `VACUUM` deletes them."""
+    def forget_before(self, erased: int) -> bool:
+        """Its files and older versions are the catalogue's: `REORG` with PURGE and `VACUUM` delete them."""
         return True
 
     def _try_write(self, write: Callable[[], object]) -> bool:
@@ -333,7 +356,17 @@ class CatalogueTable:
             if CatalogueTable(self._spark, self._name, self._source).shown == self.shown:
                 raise
             return False  # Another writer was faster.
+        if not self._has_source:
+            source = f"'{_SOURCE}' = '{quote(self._source)}'"
+            with suppress(
+                PySparkException
+            ):  # What is written has landed; the next one who writes tries again.
+                self._spark.sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES ({source})")
         return True
+
+    def _properties(self) -> dict[str, str]:
+        [detail] = self._spark.sql(f"DESCRIBE DETAIL {self._name}").collect()
+        return dict(detail["properties"])
 
     def _look(self) -> None:
         try:
@@ -351,7 +384,12 @@ class CatalogueTable:
             if row["operation"] not in _UPKEEP:
                 commit_info = [{"commitInfo": row.asDict()}]
                 self._foreign = describe_change(self._name, row["version"], commit_info, _ANEW)
-        raise InvalidArgument("publish", "target", _NEEDED, self._name)
+        if self._properties().get(_SOURCE) != quote(self._source):
+            raise InvalidArgument("publish", "target", _NEEDED, self._name)
+        # Our commit is older than what the log keeps: nothing tells what came after it.
+        self._foreign = self._foreign or ForeignChange(
+            self._name, self._version, "a commit", "somebody", _ANEW
+        )
 
     def _mark_text(self, shown: Shown) -> str:
         return json.dumps({"cdckit": {self._source: shown._asdict()}})

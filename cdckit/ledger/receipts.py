@@ -24,7 +24,8 @@ NOT_ERASED = (
     "Messages in brokers and files from which the changes came: who sends them again is refused.",
     "What others have read: published tables that are not named here, views and caches of sessions, exports, "
     "checkpoints of streams.",
-    "Older versions of published tables of a catalogue, which its `VACUUM` deletes.",
+    "Published tables of a catalogue: deletion vectors only mark the rows there, which `REORG TABLE … APPLY "
+    "(PURGE)` takes out; then `VACUUM` deletes older versions.",
     "What changes of other entities say, also where a value, or the name of a message that spoke of several, "
     "holds a key of an erased one.",
     "Ids of batches, names of streams and tables, and texts of reasons: these are yours.",

@@ -7,7 +7,8 @@ second half of an erasure, whose first is a commit by which the newest state doe
 1. A commit of its own says that it is the first one that can be read, and names each Delta table by the
    very version that it has.  With it the table of commits is written anew, as one file without the plans of
    earlier commits, in which the bounds of files stand.
-2. Of each Delta table a checkpoint is written at that version, and what its log says of earlier ones deleted.
+2. Of each Delta table a checkpoint is written at that version, without bounds of files that were removed, and
+   what its log says of earlier versions deleted.
 3. All files of tables are deleted that are not of these versions or later ones: also those of other programs,
    of dropped tables, and of writers that died.
 
@@ -23,6 +24,8 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from uuid import uuid4
 
+import pyarrow.parquet as pq
+
 from cdckit.store.commits import ERASED, VACUUMED, VACUUMED_UNTIL, Commit, Commits, load, next_instant
 from cdckit.store.files import OUR_FILES
 from cdckit.store.locations import COMMITS, Location
@@ -30,7 +33,7 @@ from cdckit.store.log import CommittedTable, DeltaLog, first_answer, live_files,
 from cdckit.store.snapshot import Snapshot
 
 _LOG = "_delta_log"
-_LAST = "_last_checkpoint"
+_LAST, _SIDECARS = "_last_checkpoint", "_sidecars"
 
 
 class ForgetResult(NamedTuple):
@@ -86,21 +89,42 @@ def forget_versions(location: Location, folder: str, version: int) -> int:
 
     That version and all later ones are read as before.
     """
-    head = DeltaLog(location, folder, folder, version)
-    files = location.listed(f"{folder}/{_LOG}").items()
-    names = [name for name, info in files if info.is_file and name != _LAST]
+    head, log = DeltaLog(location, folder, folder, version), f"{folder}/{_LOG}"
+    names = [name for name, info in location.listed(log).items() if info.is_file and name != _LAST]
     if (version, "checkpoint.parquet") not in map(log_entry, names):
         head.delta.create_checkpoint()
+    _drop_removed_bounds(location, log, f"{version:020}.checkpoint.parquet")
     # It stands for all that goes.
     assert DeltaLog(location, folder, folder, version).state.digest == head.state.digest
     # Deltalake stages entries there, too, and others keep what is no entry: of later versions it is theirs.
     kept = {name for name in names if name[:20].isdigit() and int(name[:20]) > version}
+    features = head.delta.protocol().reader_features or ()
+    if "v2Checkpoint" not in features and not any("checkpoint" in name for name in kept):
+        # Checkpoints of that feature have parts of their own; none is left that needs them.
+        names += [f"{_SIDECARS}/{name}" for name in location.listed(f"{log}/{_SIDECARS}")]
     kept |= {name for name in names if (entry := log_entry(name)) is not None and entry[0] == version}
     # Entries last, the oldest first: by them it is told whether all of this was done.
     old = sorted({*names} - kept, key=lambda name: (log_entry(name) is not None, name))
     for name in old:
-        location.delete(f"{folder}/{_LOG}/{name}")
+        location.delete(f"{log}/{name}")
     return len(old)
+
+
+def _drop_removed_bounds(location: Location, log: str, checkpoint: str) -> None:
+    """Write a checkpoint without what it says of removed files, where it has the bounds of some."""
+    path, system = location.path(f"{log}/{checkpoint}"), location.file_system()
+    with system.open_input_file(path) as file, pq.ParquetFile(file) as parquet:
+        # Spark's OPTIMIZE and DELETE write them into the log, and deltalake takes them over.
+        bounds = parquet.read(columns=["remove.stats"]).flatten().columns
+        if all(column.null_count == len(column) for column in bounds):
+            return
+        actions = parquet.read()
+    # Whole under its name, or not at all: the log begins with it.
+    with system.open_output_stream(f"{path}.tmp") as file:
+        pq.write_table(actions.filter(actions.column("remove").is_null()), file)
+    system.move(f"{path}.tmp", path)
+    # It tells how long the checkpoint was; who does not find it lists the log.
+    location.delete(f"{log}/{_LAST}")
 
 
 def _settled_tables(location: Location, commits: Commits, newest: Commit) -> dict[str, CommittedTable]:

@@ -315,6 +315,9 @@ def _parse_value(value: Any, kind: T.DataType) -> Any:
         return datetime.fromisoformat(value)
     if isinstance(kind, T.DateType):
         return date.fromisoformat(value)
+    if isinstance(kind, T.DecimalType):
+        # As a float, 0.1 is above the decimal 0.1.
+        return Decimal(str(value))
     return value
 
 

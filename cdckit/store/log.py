@@ -52,6 +52,9 @@ _LOG = {
 }
 
 _CONSTRAINT, _APPEND_ONLY = "delta.constraints.", "delta.appendOnly"
+_EXPIRY = "delta.setTransactionRetentionDuration"
+"""With it a log forgets the marks of commits and the ids of batches, which would be taken twice."""
+
 _NOT_NULL = ('"nullable":false', '"delta.invariants"')
 
 _ENTRY = re.compile(r"([0-9]{20})\.(json|crc|checkpoint\.(?:.*\.)?parquet)")
@@ -433,11 +436,11 @@ def _is_ours(actions: Actions) -> bool:
     return any(action["txn"]["appId"] in (APPLICATION, COLUMNS) for action in actions if "txn" in action)
 
 
-def commit_mark(actions: Actions) -> int | None:
-    """The mark of a commit; None if it is not ours."""
+def commit_mark(actions: Actions, name: str = APPLICATION) -> int | None:
+    """The mark of a commit, or what it carries under another name; None if it is not ours."""
     transactions = (action["txn"] for action in actions if "txn" in action)
     return next(
-        (transaction["version"] for transaction in transactions if transaction["appId"] == APPLICATION), None
+        (transaction["version"] for transaction in transactions if transaction["appId"] == name), None
     )
 
 
@@ -501,25 +504,40 @@ Demand = tuple[str, str]
 
 
 def require_writable(
-    delta_log: DeltaLog, *, removes_rows: bool = True, by_bounds: bool = True, instead: str = ""
+    delta_log: DeltaLog,
+    partition_by: Sequence[str] = (),
+    *,
+    removes_rows: bool = True,
+    by_bounds: bool = True,
+    instead: str = "",
 ) -> None:
     """
     Raise `ForeignChange` for a Delta table that asks more of its writers than we do, and name what it asks.
 
     Args:
         delta_log: The table.
+        partition_by: The columns by which it was made to be partitioned.  Readers take the values of such
+            columns from the log, and our commits name none of other columns.
         removes_rows: Whether rows are to go, which some tables do not allow.
         by_bounds: Whether all that its log says of files is needed.
         instead: What else than to take that away can be done.
     """
     properties = property_demands(delta_log.delta.metadata().configuration, removes_rows, by_bounds)
-    demands = [*_feature_demands(delta_log), *properties, *_column_demands(delta_log.state.stored)]
-    if not demands:
+    demands = [*_log_demands(delta_log), *properties, *_column_demands(delta_log.state.stored)]
+    found, wanted = (", ".join(names) or "nothing" for names in (delta_log.state.partition_by, partition_by))
+    if found != wanted:
+        remedy = (
+            f"Nothing was written. The table is partitioned by {found}, and cdckit partitions it by "
+            f"{wanted}: RESTORE it to a version from before that{instead}."
+        )
+    elif demands:
+        remedy = describe_demands(demands, instead)
+    else:
         return
     entries = entries_until(delta_log.location, delta_log.folder, delta_log.version)
     theirs = (entry for entry in entries if not _is_ours(entry[1]) and _says_something_of_table(entry[1]))
     version, actions = next(theirs, (delta_log.version, []))
-    raise describe_change(delta_log.name, version, actions, describe_demands(demands, instead))
+    raise describe_change(delta_log.name, version, actions, remedy)
 
 
 def describe_demands(demands: Sequence[Demand], instead: str = "") -> str:
@@ -533,7 +551,8 @@ def _says_something_of_table(actions: Actions) -> bool:
     return any("metaData" in action or "protocol" in action for action in actions)
 
 
-def _feature_demands(delta_log: DeltaLog) -> Iterator[Demand]:
+def _log_demands(delta_log: DeltaLog) -> Iterator[Demand]:
+    """List what the features of a table ask, and what lets its log forget."""
     protocol = delta_log.delta.protocol()
     needed = {*(protocol.reader_features or []), *(protocol.writer_features or [])}
     for feature in sorted(needed - _KNOWN - _IDLE):
@@ -541,6 +560,8 @@ def _feature_demands(delta_log: DeltaLog) -> Iterator[Demand]:
     # Tables of old name no features, but a version that has them all.
     if 4 < protocol.min_writer_version < 7:
         yield f"writers of version {protocol.min_writer_version}", "DROP FEATURE"
+    if expiry := delta_log.delta.metadata().configuration.get(_EXPIRY):
+        yield f"{_EXPIRY} = {expiry}", f"UNSET TBLPROPERTIES ('{_EXPIRY}')"
 
 
 def property_demands(
@@ -595,7 +616,7 @@ def _try_to_carry_out(location: Location, plan: Plan, commit: int, head: DeltaLo
         return True
     if foreign_change(location, plan) is not None:
         return False
-    require_writable(head, removes_rows=plan.removes_rows)
+    require_writable(head, after.partition_by, removes_rows=plan.removes_rows)
     return (_make_ready(head, after) and _commit(head, _actions(location, plan, now), after, commit)) or None
 
 

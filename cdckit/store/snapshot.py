@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -78,6 +79,11 @@ class Snapshot:
         """Read what is noted under a key; None if nothing is."""
         return self.notes.get(key)
 
+    def made(self, version: int) -> datetime | None:
+        """When a commit of the store was made, also one whose files are deleted; None if there is none."""
+        commit = None if self._commits is None else self._commits.commit(version)
+        return None if commit is None else commit.timestamp
+
     def names(self) -> list[str]:
         """The names of the tables, sorted."""
         return sorted(self.named)
@@ -91,12 +97,8 @@ class Snapshot:
         return true_names(self.table(name).stored)
 
     def path(self, name: str) -> str:
-        """Say where the Delta table lies, for other readers; its version is `delta_version`."""
+        """Say where the Delta table lies, for other readers; its version there is that of `table`."""
         return self.location.delta(self._named_table(name).folder)
-
-    def delta_version(self, name: str) -> int | None:
-        """The version of the Delta table that is in this state; None if there is none, not yet."""
-        return self.table(name).version
 
     def files(self, name: str, where: Where | None = None) -> list[File]:
         """The files of a table, or those that can hold rows for which *where* is true (see `read`)."""
@@ -192,7 +194,7 @@ class Snapshot:
         """Raise `ForeignChange` for a Delta table that asks more of its writers than we do."""
         # One that was committed by a writer who died has no log of its own yet.
         if self.location.has_log(self._named_table(name).folder):
-            require_writable(self.head(name))
+            require_writable(self.head(name), self.table(name).partition_by)
 
     def require_commits_writable(self) -> None:
         """Raise `ForeignChange` where another program asks more of who writes the table of commits."""

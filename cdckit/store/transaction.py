@@ -658,7 +658,7 @@ class Transaction:
         plans = {name: change.plan(tables.get(name)) for name, change in self._changes.items()}
         for name, head in heads.items():
             if (plan := plans[name]) is not None and plan.base is not None:
-                log.require_writable(head, removes_rows=plan.removes_rows)
+                log.require_writable(head, plan.after.partition_by, removes_rows=plan.removes_rows)
         next_one = self._next(newest, tables, plans)
         if not commits.add(replace(next_one, batch=batch, digest=None if batch is None else digest)):
             return None

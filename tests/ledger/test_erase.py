@@ -180,7 +180,7 @@ def test_others_read_what_is_left(copy: Ledger, reader: str) -> None:
     engine = pytest.importorskip(reader, reason=f"{reader} comes with the extras dev and soak")
     copy.erase(keys=[{"h": 7}], **WHO)
     snapshot = copy.store.snapshot()
-    path, version = snapshot.path("history"), snapshot.delta_version("history")
+    path, version = snapshot.path("history"), snapshot.table("history").version
     if reader == "duckdb":
         connection = engine.connect()
         connection.register("kept", DeltaTable(path).to_pyarrow_dataset())

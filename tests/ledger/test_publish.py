@@ -23,6 +23,7 @@ from cdckit.outputs import scd_type_1, scd_type_2
 from cdckit.parts.instants import microseconds
 from cdckit.store import ForeignChange, NoSuchTable, Store
 from support.publications import opened, shown, told, values
+from support.remains import find_remains
 
 
 def test_only_what_was_touched_is_written(
@@ -44,13 +45,21 @@ def test_only_what_was_touched_is_written(
     assert [row for row in values(target) if row[0] == 7] == [(7, 7, False), (7, 70, True)]
 
 
-def test_it_is_made_anew_where_vacuum_has_deleted_what_it_shows(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_it_is_made_anew_where_vacuum_has_deleted_what_it_shows(
+    spark: SparkSession, tmp_path: Path, is_ours: bool
+) -> None:
+    """Ours or another program's: so an erasure can follow, too."""
     ledger, target = opened(spark, tmp_path / "ledger"), tmp_path / "target"
     for day in (1, 2, 3):
         ledger.apply(told(spark, (1, day, day)))
         if day == 1:
             ledger.publish(target)
-    ledger.vacuum(timedelta(0))
+    if is_ours:
+        ledger.vacuum(timedelta(0))
+    else:
+        history = DeltaTable(str(tmp_path / "ledger" / "history"))
+        history.vacuum(0, enforce_retention_duration=False, dry_run=False)
     ledger.publish(target)
     assert values(target) == [(1, 1, False), (1, 2, False), (1, 3, True)]
 
@@ -74,6 +83,25 @@ def test_it_is_made_anew_where_the_ledger_was_restored_from_a_copy(
     ledger.apply(told(spark, (3, 30, 3)))
     assert ledger.publish(later) == 2
     assert values(later) == [(1, 10, True), (3, 30, True)]
+
+
+def test_it_forgets_also_what_a_ledger_showed_that_was_restored_from_a_copy_since(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Its first version shows a commit of a higher number than the erasure's, and is older."""
+    place, target = tmp_path / "ledger", tmp_path / "target"
+    ledger = opened(spark, place)
+    ledger.apply(told(spark, (1, 10, 1), (2, 987_654, 1)))
+    shutil.copytree(place, tmp_path / "copy")
+    for day in (2, 3, 4):
+        ledger.apply(told(spark, (1, 10 + day, day)))
+    ledger.publish(target)
+    shutil.rmtree(place)
+    (tmp_path / "copy").rename(place)
+    ledger = opened(spark, place)
+    ledger.erase(keys=[{"h": 2, "k": "x"}], by="dana", reason="letter", published={target: scd_type_2})
+    assert values(target) == [(1, 10, True)]
+    assert find_remains(tmp_path, {"2": [987_654]}) == {}
 
 
 def test_readers_are_told_what_stands_for_an_open_end(spark: SparkSession, tmp_path: Path) -> None:

@@ -167,8 +167,11 @@ def test_a_stream_follows_the_log(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.jvm
 def test_a_ledger_is_published_in_a_catalogue(tmp_path: Path) -> None:
-    """By Spark's own writer: whole, then by MERGE, and nothing over what others have done."""
+    """By Spark's own writer: whole, then by MERGE, and nothing over what others have done or may have."""
     told = run("publish_with_delta.py", tmp_path, connector(), seconds=600)
     assert "'spark_catalog.others.dim': DELETE by Apache-Spark" in told
+    assert (
+        "shortened Another program has changed the Delta table 'spark_catalog.others.dim': a commit" in told
+    )
     assert told.count("refused publish() needs target to be an empty place") == 2
     assert "right" in told.splitlines()

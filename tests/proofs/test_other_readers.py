@@ -62,7 +62,7 @@ def with_delta_spark(snapshots: Sequence[Snapshot], folder: Path) -> list[Seen]:
     tables = [
         {
             "path": snapshot.path(name),
-            "version": snapshot.delta_version(name),
+            "version": snapshot.table(name).version,
             "out": str(folder / f"{place}.{name}"),
         }
         for place, snapshot in enumerate(snapshots)
@@ -115,7 +115,7 @@ def with_duckdb_over_deltalake(snapshots: Sequence[Snapshot], _: Path) -> list[S
 
 def _each(snapshots: Sequence[Snapshot], seen: Callable[[str, int], pa.Table]) -> list[Seen]:
     return [
-        {name: seen(snapshot.path(name), snapshot.delta_version(name)) for name in snapshot.names()}
+        {name: seen(snapshot.path(name), snapshot.table(name).version) for name in snapshot.names()}
         for snapshot in snapshots
     ]
 

@@ -71,6 +71,6 @@ def test_few_rows_are_put_together_by_this_program(tmp_path: Path, monkeypatch: 
         rows_before = before.arrow("t", where={"part": {part}}).to_pylist()
         assert rows.to_pylist() == sorted(rows_before, key=lambda row: numbers.index(row["n"]))
     # Whoever reads the table as a stream has had these rows.
-    log = (tmp_path / "t" / "_delta_log" / f"{after.delta_version('t'):020}.json").read_text()
+    log = (tmp_path / "t" / "_delta_log" / f"{after.table('t').version:020}.json").read_text()
     changes = [action for line in log.splitlines() for action in json.loads(line).items()]
     assert [fields["dataChange"] for name, fields in changes if name in ("add", "remove")] == [False] * 9

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from uuid import UUID
@@ -28,6 +29,17 @@ def names_in(store: Store, table: str) -> list[str]:
     return sorted(store.snapshot().arrow(table).column("name").to_pylist())
 
 
+def tell_bounds_of_removed_files(log_folder: Path) -> None:
+    """As Spark's OPTIMIZE and DELETE do, in the newest entry, where deltalake does not."""
+    *earlier, newest = sorted(log_folder.glob("*.json"))
+    added = [json.loads(line).get("add") for path in earlier for line in path.read_text().splitlines()]
+    bounds = {file["path"]: file["stats"] for file in added if file}
+    actions = [json.loads(line) for line in newest.read_text().splitlines()]
+    for removed in (action["remove"] for action in actions if "remove" in action):
+        removed["stats"] = bounds[removed["path"]]
+    newest.write_text("\n".join(map(json.dumps, actions)))
+
+
 @pytest.fixture(scope="module")
 def past(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Tables that hold nothing of Ada any more, while their past does, in all places where it can be."""
@@ -40,6 +52,9 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Path:
             tx.commit(batch=str(number))
     DeltaTable(str(place / "log")).create_checkpoint()
     DeltaTable(str(place / "log")).optimize.compact()
+    tell_bounds_of_removed_files(place / "log" / "_delta_log")
+    (place / "log" / "_delta_log" / "_sidecars").mkdir()
+    (place / "log" / "_delta_log" / "_sidecars" / f"{UUID(int=2)}.json").write_text("ada lovelace")
     with store.begin() as tx:
         tx.append("other", people("bob"))
         tx.append("mixed", people("ada lovelace"))

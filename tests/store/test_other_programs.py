@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -183,11 +184,17 @@ def forbid_nulls(folder: str) -> None:
     (entries / f"{version:020}.json").write_text("\n".join(map(json.dumps, actions)))
 
 
+def let_the_log_forget(folder: str) -> None:
+    DeltaTable(folder).alter.set_table_properties({EXPIRY: "interval 30 days"})
+
+
+EXPIRY = "delta.setTransactionRetentionDuration"
 DEMANDS = [
     (add_deletion_vectors, "the feature deletionVectors: .*DROP FEATURE deletionVectors"),
     (add_a_constraint, r"the CHECK constraint small \(n < 5\): .*DROP CONSTRAINT small"),
     (limit_bounds, r"delta\.dataSkippingNumIndexedCols = 0: .*SET TBLPROPERTIES .*'-1'"),
     (forbid_nulls, "NOT NULL of the column n: .*DROP NOT NULL"),
+    (let_the_log_forget, r"delta\.setTransactionRetentionDuration = interval 30 days: .*UNSET TBLPROPERTIES"),
     (let_it_only_grow, r"delta\.appendOnly = true: .*SET TBLPROPERTIES \('delta.appendOnly' = 'false'\)"),
 ]
 """What others can ask of who writes to a table, and how it is refused."""
@@ -226,6 +233,49 @@ def test_a_table_that_asks_more_than_we_keep_to_is_refused_by_name(
         name: stat for name, stat in listing(Path(table)).items() if name in before
     }
     assert held(store, "log") == [1, 2, 3]
+
+
+def test_a_batch_that_others_let_the_log_forget_is_not_applied_twice(store: Store, place: Path) -> None:
+    def monday() -> None:
+        with Store(None, place).begin() as transaction:
+            transaction.append("log", numbers(1))
+            transaction.commit(batch="monday")
+
+    monday()
+    commits = DeltaTable(str(place / "commits"))
+    commits.alter.set_table_properties({EXPIRY: "interval 0 seconds"})
+    time.sleep(0.01)
+    with pytest.raises(ForeignChange, match=f"{EXPIRY} = interval 0 seconds"):
+        monday()
+    assert held(store, "log") == [1]
+
+
+def test_a_table_that_others_partition_is_made_anew_once_it_is_restored(store: Store, place: Path) -> None:
+    """Readers of Delta take such a column from the log, where our files would have it null."""
+    table, rows = str(place / "log"), pa.table({"n": [1, 2], "part": ["a", "b"]})
+
+    def renew() -> None:
+        with store.begin() as transaction:
+            transaction.renew("log")
+            transaction.replace("log", rows.slice(1))
+            transaction.commit()
+
+    def parts() -> list[list[str]]:
+        theirs = DeltaTable(table).to_pyarrow_table()
+        return [sorted(some.column("part").to_pylist()) for some in (theirs, store.snapshot().arrow("log"))]
+
+    renew()
+    write_deltalake(table, rows, mode="overwrite", schema_mode="overwrite", partition_by=["part"])
+    for call in (renew, lambda: store.adopt("log")):
+        with pytest.raises(
+            ForeignChange, match="partitioned by part, and cdckit partitions it by nothing: RES"
+        ):
+            call()
+    assert parts() == [["a", "b"], ["b"]]
+    DeltaTable(table).restore(0)
+    renew()
+    store.check()
+    assert parts() == [["b"], ["b"]]
 
 
 def test_a_table_that_only_grows_takes_what_comes(store: Store, table: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, tzinfo
+from decimal import Decimal
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -66,6 +67,16 @@ def test_a_transaction_sees_what_it_has_written(store: Store) -> None:
         assert transaction.names() == ["log", "new"]
         assert sum(one.rows for one in transaction.files("log")) == 2
         assert held(transaction.base, "log") == [1]
+
+
+def test_decimals_are_found_in_the_transaction_that_wrote_them(store: Store) -> None:
+    """The least and the greatest of a file, too: as floats they would lie beside these."""
+    tenth, third = Decimal("0.1"), Decimal("0.3")
+    with store.begin() as transaction:
+        transaction.append("prices", pa.table({"price": pa.array([tenth, third], pa.decimal128(9, 2))}))
+        for where in ([tenth], [third], (third, None), (None, tenth)):
+            assert len(transaction.files("prices", {"price": where})) == 1, where
+        assert transaction.files("prices", {"price": (Decimal("0.31"), None)}) == []
 
 
 def test_files_are_swapped(store: Store) -> None:
