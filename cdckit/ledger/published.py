@@ -131,9 +131,11 @@ class PublishedTable:
             raise InvalidArgument("publish", "target", "a place outside of every store", str(target))
         if not self._location.has_log(self._folder):
             # What lies there is somebody's, and a Delta table takes Parquet files of its folder for its own.
-            paths = sorted(self._location.listed(self._folder, recursive=True))
-            others = (path for path in paths if not (path[0] in _HIDDEN or OUR_FILES.fullmatch(path)))
-            if (other := next(others, None)) is not None:
+            # An empty file may be what an object store has for a folder.
+            infos = sorted(self._location.listed(self._folder, recursive=True).items())
+            others = (path for path, info in infos if info.size and not path.startswith(_HIDDEN))
+            other = next((path for path in others if OUR_FILES.fullmatch(path) is None), None)
+            if other is not None:
                 raise InvalidArgument("publish", "target", _NEEDED, f"{target}, in which {other} lies")
         else:
             self._head = DeltaLog(self._location, self._location.delta(self._folder), self._folder)
@@ -252,8 +254,8 @@ class PublishedTable:
         others = tuple(table for table in set(tables) if table)
         # The log last: by its oldest entry a call that follows one that was stopped knows of the files.
         for path in paths:
-            is_data = path[0] not in _HIDDEN or path.startswith("_change_data/")
-            if is_data and path.endswith(".parquet") and not (path.startswith(others) or path in live):
+            is_data = path.startswith("_change_data/") or not path.startswith((*_HIDDEN, *others))
+            if is_data and path.endswith(".parquet") and path not in live:
                 self._location.delete(f"{self._folder}/{path}")
         forget_versions(self._location, self._folder, version)
         return True

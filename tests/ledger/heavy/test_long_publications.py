@@ -255,7 +255,8 @@ def test_a_cleaning_up_takes_no_files_of_who_has_not_committed(
     def late(*given: Any) -> Any:
         monkeypatch.undo()
         written = write(*given)
-        assert cleaner.forget_before(2)
+        assert cleaner.shown is not None
+        assert cleaner.forget_before(cleaner.shown.made)
         return written
 
     monkeypatch.setattr(published, "write", late)
