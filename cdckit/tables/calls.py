@@ -55,7 +55,8 @@ from cdckit.tables.times import (
 
 _LOG = logging.getLogger(__name__)
 _NAME = re.compile(r"[^\W\d]\w*")
-_NULL = re.compile(r"\bnull(if)?\b", re.IGNORECASE)
+# A null as a value: not that of a condition, and not a word in a text.
+_NULL = re.compile(r"'[^']*'|\bis\s+(?:not\s+)?null\b|\b(null|nullif)\b", re.IGNORECASE)
 _UTC = ("UTC", "Etc/UTC", "Z", "GMT", "+00:00")
 _SPARK_ERRORS: tuple[type[Exception], ...] = (AnalysisException,)
 """What Spark raises for an expression: one of the JVM where it meets a type of which it did not think."""
@@ -254,9 +255,9 @@ class Call(tables.Call):
         return F.coalesce(text, F.col(quoted(within[0]))) if within else text
 
     def columns_to_read(self, expression: object) -> list[str]:
-        """The columns of an expression that makes times of texts alone; none if it speaks of null."""
+        """The columns of an expression that makes times of texts alone; none if it names null as a value."""
         is_column = isinstance(expression, str) and expression in self.columns
-        if not isinstance(expression, str | Column) or is_column or _NULL.search(str(expression)):
+        if not isinstance(expression, str | Column) or is_column or any(_NULL.findall(str(expression))):
             return []
         with suppress(*_SPARK_ERRORS):
             texts = self._texts_in(expression)

@@ -130,7 +130,7 @@ def changes_from(
             the year 9999 or later, or another that `scd_type_2` has put there (`valid_to_current`) and the
             metadata of the column still name, is open: until something else is said.  A row that ends before
             it begins, or as it does, is a reject; so is one whose texts, of one column or of several, an
-            expression cannot read, such as "x" by `try_to_timestamp(until)`, unless it speaks of null itself,
+            expression cannot read, such as "x" by `try_to_timestamp(until)`, unless it names null as a value,
             as for a text that means an open end: `if(until = 'x', null, try_to_timestamp(until))`.  Columns
             that these two name are no fields, unless *column_list* has them.  The end is a part of the
             message: a row that has got one since the table was applied to a ledger is another message, beside

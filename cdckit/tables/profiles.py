@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from html import escape
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
 import pandas as pd
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -26,12 +26,13 @@ from cdckit.tables.from_rows import table_rows
 from cdckit.tables.times import TEXTS, as_instant, is_time, reading_expressions
 
 _WIDTH = 40
-_NEARLY_ALL = 20
-"""Numbers are times where no more than one in so many cannot be read: 1012024 may be 01.01.2024."""
+_ITSELF = "\0"
+"""Stands for a column in the expressions that read it."""
 _DELETES = ("d", "del", "delete", "deleted")
 _OPERATIONS = (*_DELETES, "i", "u", "c", "r", "insert", "update", "upsert", "create", "read")
 _ZONE = r"(Z|[+-]\d{2}:?\d{2}| [A-Za-z]+/[\w/+-]+|UTC|GMT)$"
 _NUMBER = r"^[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?$"
+# A comma before three digits alone may part thousands.
 _DECIMAL = r"^[+-]?(\d{1,3}(\.\d{3})+,\d+|\d+,(\d\d?|\d{4,}))$"
 # An estimate is off by a hundredth; what tells 97 of 100 rows apart may well tell all.
 _SKETCH, _NEARLY = 14, 0.97
@@ -144,61 +145,215 @@ def profile(frame: AnyTable) -> Profile:
     Rejects under the first call: 1 TIME_UNREADABLE; `rejects(table_rows(frame, …))` shows them.
     changes_from(frame, keys=['id'], effective="try_to_timestamp(at, 'd.M.yyyy')", except_column_list=['at'])
     """
-    pandas = frame if isinstance(frame, pd.DataFrame) else None
-    made = [] if pandas is None else [str(name) for name, values in pandas.items() if _is_made_float(values)]
-    table = as_table(frame, keys=made).typed()
+    columns = list(frame.items()) if isinstance(frame, pd.DataFrame) else []
+    floats = [str(name) for name, values in columns if values.isna().any() and are_made_floats(values)]
+    table = as_table(frame, keys=floats).typed()
     require_batch(table.frame, "frame", "profile a batch of it")
-    kinds = {name: table.frame.schema[name].dataType for name in table.columns if name != CORRUPT}
     with describe_step(table.frame.sparkSession, "profile"):
-        rows, columns = _columns(table.frame, kinds)
-        times = [column for column in columns if column.readings]
+        survey = _Survey(table.frame.select(*map(quoted, table.columns)))
+    words = "frame.convert_dtypes()" if any(name in floats for name in survey.times) else "frame"
+    written = [", ".join(f"{name}={value!r}" for name, value in call.items()) for call in survey.calls]
+    calls = tuple(f"changes_from({words}, {arguments})" for arguments in written[:_MOST_CALLS])
+    shown, notes = map(survey.with_uses, survey.columns), survey.notes(floats)
+    return Profile(survey.rows, survey.repeated, tuple(shown), tuple(notes), calls, survey.rejects)
+
+
+class _Survey:
+    """A table, what three passes over it tell, and what follows from that."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        self.frame = frame
+        self.kinds = {field.name: field.dataType for field in frame.schema if field.name != CORRUPT}
+        self.texts = {name: as_text(F.col(quoted(name)), kind) for name, kind in self.kinds.items()}
+        facts = self._facts()
+        self.rows = facts[0]["rows"] if facts else 0
+        self.columns = [self._column(name, facts.get(place)) for place, name in enumerate(self.kinds, 1)]
+        times = {column.name: column.readings for column in self.columns if column.readings}
         # Numbers may be anything: they count as times only where nothing else does.
-        times = [column for column in times if not _is_number(kinds[column.name])] or times
-        parts = [column.name for column in columns if _can_be_part(column, kinds[column.name], times, rows)]
-        repeated, keys = _keys(table.frame, kinds, parts, [column.name for column in times], rows)
-        flags = [column for column in columns if column.deletes]
-        notes = _notes(columns, times, keys, rows)
-        arguments = _arguments(keys, times, flags) if rows else []
-        words, lost = "frame", [column.name for column in times if column.name in made]
-        if pandas is not None:
-            frame = pandas = pandas.reset_index(drop=True)  # of an index it is told once
-        if pandas is not None and lost:
-            frame, words = pandas.convert_dtypes(), "frame.convert_dtypes()"
-            note = "whole numbers of which empty cells make floats"
-            notes.insert(0, f"{', '.join(lost)}: {note}; {words} mends it.")
-        refused = _count_rejects(frame, arguments[0]) if arguments else {}
-    if refused:
-        counts = ", ".join(f"{many:,} {code}" for code, many in refused.items())
-        notes.append(f"Rejects under the first call: {counts}; `rejects(table_rows(frame, …))` shows them.")
-    if len(arguments) > _MOST_CALLS:
-        notes.append(f"The first {_MOST_CALLS} of {len(arguments)} calls that would do:")
-    calls = tuple(_call(words, options) for options in arguments[:_MOST_CALLS])
-    shown = tuple(_with_uses(column, kinds[column.name], keys, rows) for column in columns)
-    return Profile(rows, repeated, shown, tuple(notes), calls, refused)
+        self.times = {name: times[name] for name in times if not self._is_number(name)} or times
+        self.repeated, self.keys = self._repeated_and_keys()
+        self.calls = self._calls() if self.rows else []
+        self.rejects = self._rejects() if self.calls else {}
+
+    def _facts(self) -> dict[int, Row]:
+        """What stands in the cells of each column, by its place from 1 on; at 0 is the row itself."""
+        texts = enumerate([F.lit(""), *self.texts.values()])
+        cells = F.array(*(F.struct(F.lit(n).alias("column"), text.alias("text")) for n, text in texts))
+        text, trimmed, ways = map(F.col, ("text", "trimmed", "ways"))
+        none = F.array().cast("array<string>")
+        # A long text is no time, and need not be tried.
+        forms = F.when(F.length(trimmed) <= _WIDTH, reading_expressions(trimmed, _ITSELF)).otherwise(none)
+        instant = as_instant(trimmed, T.StringType())
+        assert instant is not None
+        read = F.when(instant.isNotNull(), F.array(F.lit(_ITSELF))).otherwise(forms)
+        rows = self.frame.select(F.explode(cells).alias("cell")).select(
+            "cell.*", F.trim("cell.text").alias("trimmed")
+        )
+        counts = rows.withColumn("ways", F.when(trimmed != "", read)).groupBy("column").agg(
+            F.count("*").alias("rows"),
+            F.count_if(text.isNull()).alias("nulls"),
+            F.count_if(trimmed == "").alias("empty"),
+            _count_distinct(text).alias("distinct"),
+            F.min(F.when(trimmed != "", F.substring(text, 1, _WIDTH + 1))).alias("example"),
+            F.collect_set(F.when(F.size(ways) > 0, ways)).alias("ways"),
+            F.count_if(F.size(ways) == 0).alias("no_times"),
+            F.count_if(trimmed.rlike(_ZONE)).alias("zoned"),
+            F.count_if(trimmed.rlike(_NUMBER)).alias("numbers"),
+            F.count_if(trimmed.rlike(_DECIMAL)).alias("decimals"),
+            F.collect_set(F.when(F.lower(trimmed).isin(*_DELETES), text)).alias("deletes"),
+            F.count_if(F.lower(trimmed).isin(*_OPERATIONS)).alias("operations"),
+        )  # fmt: skip
+        return {row["column"]: row for row in counts.collect()}
+
+    def _column(self, name: str, facts: Row | None) -> ColumnProfile:
+        """A column, with what it can be but for a key and a source; without facts there are no rows."""
+        kind, words = self.kinds[name].simpleString(), quoted_if_needed(name)
+        if facts is None:
+            return ColumnProfile(name, kind, 0, 0, 0, None)
+        filled = self.rows - facts["nulls"] - facts["empty"]
+        readings = self._readings(name, facts, filled)
+        deletes: tuple[str, ...] = ()
+        can_be: list[str] = []
+        if readings:
+            doubt = "perhaps " if self._is_number(name) else ""
+            notes = {0: ", no zone said", filled - facts["no_times"]: ", zones said"}
+            zones = notes.get(facts["zoned"], ", some say a zone") if self._is_text(name) else ""
+            can_be.append(f"{doubt}time: {' or '.join(readings)}{zones}")
+        if facts["decimals"] and facts["numbers"] * 2 >= filled:
+            number = f"try_cast(replace(replace({words}, '.', ''), ',', '.') as double)"
+            can_be.append(f"number with a decimal comma: {number}")
+        if facts["deletes"] and facts["operations"] == filled:
+            deletes = tuple(sorted(facts["deletes"]))
+            can_be.append(f"marks deletes by {', '.join(deletes)}")
+        counts = facts["nulls"], facts["empty"], min(facts["distinct"], self.rows)
+        return ColumnProfile(name, kind, *counts, facts["example"], readings, deletes, tuple(can_be))
+
+    def _readings(self, name: str, facts: Row, filled: int) -> tuple[str, ...]:
+        """The expressions of which each reads all that can be read; none where their order is not sure."""
+        words = quoted_if_needed(name)
+        if is_time(self.kinds[name]):
+            return (words,) if filled else ()
+        # What is not even half of times holds something else; so do numbers that are not nearly all of them:
+        # 1012024 may be 01.01.2024.
+        share = 2 if self._is_text(name) else 20 if self._is_number(name) else None
+        if share is None or not facts["ways"] or facts["no_times"] * share > filled:
+            return ()
+        forms = [ways for ways in facts["ways"] if ways != [_ITSELF]]
+        if not forms:
+            return (words,)
+        common = [[way] for way in forms[0] if all(way in ways for ways in forms)]
+        if not common and all(len(ways) == 1 for ways in forms):
+            # Each text has one reading alone, so no order of them reads one wrongly.
+            common = [sorted({way for ways in forms for way in ways})]
+        if len(forms) < len(facts["ways"]):
+            common = [[f"try_to_timestamp({_ITSELF})", *ways] for ways in common]
+        read = [ways[0] if len(ways) == 1 else f"coalesce({', '.join(ways)})" for ways in common]
+        if self._is_number(name):
+            read = [way.replace(f"try_cast({_ITSELF} as bigint)", words) for way in read]
+            words = f"cast({words} as string)"
+        return tuple(way.replace(_ITSELF, words) for way in read)
+
+    def _is_text(self, name: str) -> bool:
+        return isinstance(self.kinds[name], TEXTS)
+
+    def _is_number(self, name: str) -> bool:
+        return isinstance(self.kinds[name], T.IntegralType)
+
+    def _repeated_and_keys(self) -> tuple[int, list[tuple[str, ...]]]:
+        """How many rows repeat another one, and which columns, with the times, tell rows apart."""
+
+        def digest(names: Iterable[str]) -> Column:
+            # JSON leaves out nulls, and keeps the names of all others.
+            return F.xxhash64(F.to_json(F.struct(*(self.texts[name].alias(name) for name in names))))
+
+        parts = [column.name for column in self.columns if self._may_be_part(column)]
+        sets = [*combinations(parts, 1), *combinations(parts[:_MOST_PARTS], 2)]
+        counts = [_count_distinct(digest([*key, *self.times])) for key in sets]
+        (row,) = self.frame.agg(F.count_distinct(digest(self.kinds)), *counts).collect()
+        whole, *several = row
+        unique = [key for key, many in zip(sets, several, strict=True) if many >= whole * _NEARLY]
+        alone = {key[0] for key in unique if len(key) == 1}
+        keys = [key for key in unique if len(key) == 1 or alone.isdisjoint(key)]
+        return self.rows - whole, sorted(keys, key=lambda key: not _is_called_key(key))
+
+    def _may_be_part(self, column: ColumnProfile) -> bool:
+        """Tell whether a column may belong to a key: its type has an exact text, and it is filled."""
+        kind = self.kinds[column.name]
+        is_exact = not isinstance(kind, (*UNFIT_KEYS, T.BooleanType)) and not is_collated(kind)
+        is_filled = self.rows > 0 and (column.nulls + column.empty) * 10 <= self.rows
+        is_free = column.name not in self.times and (not column.can_be or bool(column.readings))
+        return is_exact and is_filled and is_free
+
+    def _calls(self) -> list[dict[str, Any]]:
+        """The arguments of each call that would do: what says the time or the operation is no field."""
+        keys = [key for key in self.keys if _is_called_key(key)] or self.keys
+        ways: list[Any] = [(name, way) for name, ways in self.times.items() for way in ways]
+        marks: list[Any] = [column for column in self.columns if column.deletes]
+        marks = marks if len(marks) == 1 else [None]
+        if marks[0] is not None and max(map(len, marks[0].deletes)) == 1:
+            marks.append(None)  # a letter may be a grade as well as an operation
+        calls = []
+        for key, way, mark in product(keys, ways or [None], marks):
+            call: dict[str, Any] = {"keys": [*key]}
+            if way is not None:
+                call["effective"] = way[1]
+            if mark is not None:
+                deletes = ", ".join(f"'{word}'" for word in mark.deletes)
+                call["apply_as_deletes"] = f"{quoted_if_needed(mark.name)} in ({deletes})"
+            if way is not None or mark is not None:
+                call["except_column_list"] = [part[0] for part in (way, mark) if part is not None]
+            calls.append(call)
+        return calls
+
+    def _rejects(self) -> dict[str, int]:
+        """Count by code how many rows the first call would refuse."""
+        refused = table_rows(self.frame, **self.calls[0]).where(F.col(ERROR_CODE).isNotNull())
+        return dict(sorted(map(tuple, refused.groupBy(ERROR_CODE).count().collect())))
+
+    def notes(self, floats: Collection[str]) -> Iterator[str]:
+        """Say what the table does not say, and only its owner can know."""
+        times, keys = list(self.times), self.keys
+        if not self.rows:
+            yield "The table has no rows, so nothing but its types is known."
+            return
+        if lost := ", ".join(name for name in times if name in floats):
+            yield f"{lost}: whole numbers of which empty cells make floats; frame.convert_dtypes() mends it."
+        if len(times) > 1:
+            yield (
+                f"{', '.join(times)} are times: which of them says since when a row is true (effective), "
+                "and whether another says when it was entered (sequence_by, beside effective) or until when "
+                "it is true (valid_to, beside valid_from), only you know."
+            )
+        if not times:
+            yield (
+                "No column is a time: rows are true since 1970, which stands for a time that nobody said.  "
+                "`changes_from_snapshots` and `Ledger.apply_list` are told when a full list was taken."
+            )
+        if len(keys) > 1:
+            listed = ", ".join("+".join(key) for key in keys)
+            yield f"{listed} can each be the key: which columns say what a row is about, only you know."
+        if not keys:
+            yield "No column, and no two, tell the rows apart: say the keys yourself."
+        many = [column.name for column in self.columns if column.distinct >= self.rows * _NEARLY]
+        if times and any((name,) in keys and _is_called_key([name]) for name in many):
+            yield "Each row has its own key: if this is a full list, `Ledger.apply_list` takes it."
+        if self.rejects:
+            counts = ", ".join(f"{number:,} {code}" for code, number in self.rejects.items())
+            yield f"Rejects under the first call: {counts}; `rejects(table_rows(frame, …))` shows them."
+        if len(self.calls) > _MOST_CALLS:
+            yield f"The first {_MOST_CALLS} of {len(self.calls)} calls that would do:"
+
+    def with_uses(self, column: ColumnProfile) -> ColumnProfile:
+        """The column, with whether it can be a key, or name sources."""
+        is_part = any(len(key) > 1 and column.name in key for key in self.keys)
+        is_few = 0 < column.distinct <= _MOST_SOURCES and column.distinct * 3 <= self.rows
+        uses = ["key"] * ((column.name,) in self.keys) + ["part of a key"] * is_part
+        is_source = self._is_text(column.name) and is_few and not column.can_be
+        return column._replace(can_be=(*uses, *column.can_be, *["source"] * is_source))
 
 
-def _is_made_float(values: pd.Series) -> bool:
-    return bool(values.isna().any()) and are_made_floats(values)
-
-
-def _is_number(kind: T.DataType) -> bool:
-    return isinstance(kind, T.IntegralType)
-
-
-def _columns(frame: DataFrame, kinds: Mapping[str, T.DataType]) -> tuple[int, list[ColumnProfile]]:
-    """Count the rows, and what stands in each column: one pass."""
-    cells = F.struct(
-        *(_cell(name, kind).alias(str(place)) for place, (name, kind) in enumerate(kinds.items()))
-    )
-    # What is exploded is worked out once for each row, and not wherever a count reads it.
-    once = frame.select(F.explode(F.array(cells)).alias("cells"))
-    facts = (_facts(f"cells.{place}", kind).alias(str(place)) for place, kind in enumerate(kinds.values()))
-    (row,) = once.agg(F.count("*").alias("rows"), *facts).collect()
-    rows = row["rows"]
-    return rows, [
-        _column(name, kind, rows, row[str(place)].asDict())
-        for place, (name, kind) in enumerate(kinds.items())
-    ]
+def _is_called_key(key: Iterable[str]) -> bool:
+    return all(map(_LIKE_A_KEY.search, key))
 
 
 def _count_distinct(values: Column) -> Column:
@@ -210,208 +365,6 @@ def _count_distinct(values: Column) -> Column:
     # A sketch passes over empty texts.
     hashes = F.when(values.isNotNull(), F.xxhash64(values))
     return F.coalesce(F.hll_sketch_estimate(F.hll_sketch_agg(hashes, F.lit(_SKETCH))), F.lit(0))
-
-
-def _cell(name: str, kind: T.DataType) -> Column:
-    """Describe a cell: its text, whether it is filled, and how it can be read as a time."""
-    column, words, is_text = F.col(quoted(name)), quoted_if_needed(name), isinstance(kind, TEXTS)
-    text = as_text(column, kind)
-    trimmed = F.trim(text) if is_text else text
-    instant, none = as_instant(column, kind) if is_text else None, F.array().cast("array<string>")
-    ways = none
-    if is_text or _is_number(kind):
-        readings = reading_expressions(trimmed, words if is_text else f"cast({words} as string)")
-        # A long text is no time, and need not be tried.
-        ways = F.when(F.length(trimmed) <= _WIDTH, readings).otherwise(none)
-    return F.struct(
-        text.alias("text"),
-        trimmed.alias("trimmed"),
-        F.coalesce(trimmed != "", F.lit(False)).alias("filled"),
-        column.isNull().alias("null"),
-        (F.lit(False) if instant is None else instant.isNotNull()).alias("iso"),
-        ways.alias("ways"),
-    )
-
-
-def _facts(cell: str, kind: T.DataType) -> Column:
-    part = F.col(cell).getField
-    text, filled, ways, word = part("text"), part("filled"), part("ways"), F.lower(part("trimmed"))
-    unknown = filled & ~part("iso")
-    facts = {
-        "nulls": F.count_if(part("null")),
-        "empty": F.count_if(~part("null") & ~filled),
-        "distinct": _count_distinct(text),
-        "example": F.min(F.when(filled, F.substring(text, 1, _WIDTH + 1))),
-    }
-    if isinstance(kind, TEXTS) or _is_number(kind):
-        facts |= {
-            "iso": F.count_if(filled & part("iso")),
-            "ways": F.collect_set(F.when(unknown & (F.size(ways) > 0), ways)),
-            "other": F.count_if(unknown & (F.size(ways) == 0)),
-            "zoned": F.count_if(filled & part("trimmed").rlike(_ZONE)),
-            "numbers": F.count_if(word.rlike(_NUMBER)),
-            "decimals": F.count_if(word.rlike(_DECIMAL)),
-            "deletes": F.collect_set(F.when(word.isin(*_DELETES), text)),
-            "operations": F.count_if(word.isin(*_OPERATIONS)),
-        }
-    return F.struct(*(fact.alias(name) for name, fact in facts.items()))
-
-
-def _column(name: str, kind: T.DataType, rows: int, facts: Mapping[str, Any]) -> ColumnProfile:
-    """A column by its facts, with what it can be but for a key and a source."""
-    filled, words = rows - facts["nulls"] - facts["empty"], quoted_if_needed(name)
-    readings: tuple[str, ...] = (words,) if is_time(kind) and filled else ()
-    deletes: tuple[str, ...] = ()
-    can_be = [f"time: {words}"] if readings else []
-    # What is not even half of times holds something else; so do numbers that are not nearly all of them.
-    share = 2 if isinstance(kind, TEXTS) else _NEARLY_ALL
-    if "ways" in facts and filled:
-        if facts["other"] * share <= filled:
-            readings = _readings(name, facts["iso"], [[*ways] for ways in facts["ways"]])
-        if readings:
-            zone_notes = {0: ", no zone said", filled - facts["other"]: ", zones said"}
-            zones = zone_notes.get(facts["zoned"], ", some say a zone") if isinstance(kind, TEXTS) else ""
-            doubt = "perhaps " if _is_number(kind) else ""
-            can_be.append(f"{doubt}time: {' or '.join(readings)}{zones}")
-        # A comma before three digits alone may part thousands.
-        if facts["decimals"] and facts["numbers"] * 2 >= filled:
-            number = f"try_cast(replace(replace({words}, '.', ''), ',', '.') as double)"
-            can_be.append(f"number with a decimal comma: {number}")
-        if facts["operations"] == filled and facts["deletes"]:
-            deletes = tuple(sorted(facts["deletes"]))
-            can_be.append(f"marks deletes by {', '.join(deletes)}")
-    counts = facts["nulls"], facts["empty"], min(facts["distinct"], rows)
-    return ColumnProfile(
-        name, kind.simpleString(), *counts, facts["example"], readings, deletes, tuple(can_be)
-    )
-
-
-def _readings(name: str, iso: int, ways_of_texts: list[list[str]]) -> tuple[str, ...]:
-    """The expressions of which each reads all that can be read; none where no order of readings is sure."""
-    words = quoted_if_needed(name)
-    plain = [
-        [way.replace(f"try_cast(cast({words} as string) as bigint)", words) for way in ways]
-        for ways in ways_of_texts
-    ]
-    if not plain:
-        return (words,) if iso else ()
-    common = [[way] for way in plain[0] if all(way in ways for ways in plain)]
-    if not common and all(len(ways) == 1 for ways in plain):
-        # Each text has one reading alone, so no order of them reads one wrongly.
-        common = [sorted({way for ways in plain for way in ways})]
-    if iso:
-        common = [[f"try_to_timestamp({words})", *ways] for ways in common]
-    return tuple(ways[0] if len(ways) == 1 else f"coalesce({', '.join(ways)})" for ways in common)
-
-
-def _can_be_part(column: ColumnProfile, kind: T.DataType, times: Sequence[ColumnProfile], rows: int) -> bool:
-    """Tell whether a column may belong to a key: of a type with an exact text, filled, and nothing else."""
-    exact = not isinstance(kind, (*UNFIT_KEYS, T.BooleanType)) and not is_collated(kind)
-    is_free = column not in times and (not column.can_be or bool(column.readings))
-    return exact and rows > 0 and (column.nulls + column.empty) * 10 <= rows and is_free
-
-
-def _keys(
-    frame: DataFrame, kinds: Mapping[str, T.DataType], parts: Sequence[str], times: Sequence[str], rows: int
-) -> tuple[int, list[tuple[str, ...]]]:
-    """Find how many rows repeat another one, and which columns, with the times, tell rows apart: one pass."""
-    text = {name: as_text(F.col(quoted(name)), kind) for name, kind in kinds.items()}
-
-    def places(names: Iterable[str]) -> Column:
-        # JSON leaves out nulls, and keeps the names of all others.
-        return F.xxhash64(F.to_json(F.struct(*(text[name].alias(str(n)) for n, name in enumerate(names)))))
-
-    sets = [(name,) for name in parts] + [*combinations(parts[:_MOST_PARTS], 2)]
-    counts = [_count_distinct(places([*key, *times])) for key in sets]
-    (row,) = frame.agg(F.count_distinct(places(kinds)), *counts).collect()
-    whole, *several = row
-    unique = [key for key, many in zip(sets, several, strict=True) if many >= whole * _NEARLY]
-    alone = {key for key in unique if len(key) == 1}
-    keys = [key for key in unique if len(key) == 1 or not any((part,) in alone for part in key)]
-    return rows - whole, sorted(keys, key=lambda key: not _is_called_key(key))
-
-
-def _is_called_key(key: Sequence[str]) -> bool:
-    return all(map(_LIKE_A_KEY.search, key))
-
-
-def _notes(
-    columns: Sequence[ColumnProfile],
-    times: Sequence[ColumnProfile],
-    keys: Sequence[tuple[str, ...]],
-    rows: int,
-) -> list[str]:
-    """Say what the table does not say, and only its owner can know."""
-    if not rows:
-        return ["The table has no rows, so nothing but its types is known."]
-    notes = []
-    if len(times) > 1:
-        notes.append(
-            f"{', '.join(column.name for column in times)} are times: which of them says since when a row is "
-            "true (effective), and whether another says when it was entered (sequence_by, beside effective) "
-            "or until when it is true (valid_to, beside valid_from), only you know."
-        )
-    elif not times:
-        notes.append(
-            "No column is a time: rows are true since 1970, which stands for a time that nobody said.  "
-            "`changes_from_snapshots` and `Ledger.apply_list` are told when a full list was taken."
-        )
-    if len(keys) > 1:
-        listed = ", ".join("+".join(key) for key in keys)
-        notes.append(f"{listed} can each be the key: which columns say what a row is about, only you know.")
-    elif not keys:
-        notes.append("No column, and no two, tell the rows apart: say the keys yourself.")
-    alone = [key[0] for key in keys if len(key) == 1 and _is_called_key(key)]
-    if times and any(column.name in alone and column.distinct >= rows * _NEARLY for column in columns):
-        notes.append("Each row has its own key: if this is a full list, `Ledger.apply_list` takes it.")
-    return notes
-
-
-def _may_be_grades(column: ColumnProfile) -> bool:
-    """A letter may be a grade as well as an operation."""
-    return max(map(len, column.deletes)) == 1
-
-
-def _arguments(
-    keys: Sequence[tuple[str, ...]], times: Sequence[ColumnProfile], flags: Sequence[ColumnProfile]
-) -> list[dict[str, Any]]:
-    """The arguments of each call that would do: what says the time or the operation is no field."""
-    keys = [key for key in keys if _is_called_key(key)] or keys
-    ways: list[tuple[str, str] | None] = [(time.name, way) for time in times for way in time.readings]
-    marks: list[ColumnProfile | None] = [flags[0]] if len(flags) == 1 else [None]
-    marks += [None] if marks[0] is not None and _may_be_grades(marks[0]) else []
-    calls = []
-    for key, time, mark in product(keys, ways or [None], marks):
-        arguments: dict[str, Any] = {"keys": [*key]}
-        if time is not None:
-            arguments["effective"] = time[1]
-        if mark is not None:
-            words = ", ".join(f"'{word}'" for word in mark.deletes)
-            arguments["apply_as_deletes"] = f"{quoted_if_needed(mark.name)} in ({words})"
-        apart = [*(time[:1] if time else ()), *([mark.name] if mark else [])]
-        calls.append(arguments | ({"except_column_list": apart} if apart else {}))
-    return calls
-
-
-def _call(frame: str, arguments: Mapping[str, Any]) -> str:
-    return f"changes_from({frame}, {', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
-
-
-def _count_rejects(frame: AnyTable, arguments: Mapping[str, Any]) -> dict[str, int]:
-    """Count by code how many rows the call would refuse: one pass."""
-    refused = table_rows(frame, **arguments).where(F.col(ERROR_CODE).isNotNull())
-    return dict(sorted(map(tuple, refused.groupBy(ERROR_CODE).count().collect())))
-
-
-def _with_uses(
-    column: ColumnProfile, kind: T.DataType, keys: Sequence[tuple[str, ...]], rows: int
-) -> ColumnProfile:
-    """The column, with whether it can be a key, or name sources."""
-    few = isinstance(kind, TEXTS) and 0 < column.distinct <= _MOST_SOURCES and column.distinct * 3 <= rows
-    is_part = any(len(key) > 1 and column.name in key for key in keys)
-    key = ["key"] * ((column.name,) in keys) + ["part of a key"] * is_part
-    source = ["source"] * (few and not column.can_be)
-    return column._replace(can_be=(*key, *column.can_be, *source))
 
 
 def _cut(text: str | None) -> str:

@@ -9,26 +9,18 @@ from typing import Any
 import pyarrow as pa
 
 from cdckit.parts.instants import INSTANT
-from cdckit.query.join_search import (
-    ANY,
-    AT,
-    FORGOTTEN,
-    IS_DELETED,
-    KNOWN,
-    OVERLAP,
-    REASON,
-    SOURCE,
-    STAND,
-    UNTIL,
-    LookupRule,
-    answer_batches,
-    answer_column,
-)
+from cdckit.query import join_search
 
 Row = dict[str, Any]
-_TIMES = dict.fromkeys((AT, UNTIL, KNOWN, FORGOTTEN), INSTANT)
+_TIMES = dict.fromkeys((join_search.AT, join_search.UNTIL, join_search.KNOWN, join_search.FORGOTTEN), INSTANT)
 _LINE = pa.schema(
-    {"group": pa.int64(), "key": pa.string(), SOURCE: pa.int32(), IS_DELETED: pa.bool_(), **_TIMES}
+    {
+        "group": pa.int64(),
+        "key": pa.string(),
+        join_search.SOURCE: pa.int32(),
+        join_search.IS_DELETED: pa.bool_(),
+        **_TIMES,
+    }
 )
 
 
@@ -49,26 +41,32 @@ def answered(
         facts: With their `key`, the instant `at`, and their moment of knowledge, `known`, if that is asked.
         direction: As for `Lookup`, like *strictly* and *tolerance*.
     """
-    most = ANY if tolerance is None else tolerance // timedelta(microseconds=1)
-    rule = LookupRule("found", 0, direction, strictly, most, reason=True)
+    most = join_search.ANY if tolerance is None else tolerance // timedelta(microseconds=1)
+    rule = join_search.LookupRule("found", 0, direction, strictly, most, reason=True)
     rows = [
         {
             "key": version["guid"],
-            SOURCE: 0,
-            IS_DELETED: version["deleted_indicator"],
-            AT: version["valid_from_timestamp"],
-            UNTIL: version["valid_to_timestamp"],
-            KNOWN: version.get("system_from_timestamp"),
-            FORGOTTEN: version.get("system_to_timestamp"),
+            join_search.SOURCE: 0,
+            join_search.IS_DELETED: version["deleted_indicator"],
+            join_search.AT: version["valid_from_timestamp"],
+            join_search.UNTIL: version["valid_to_timestamp"],
+            join_search.KNOWN: version.get("system_from_timestamp"),
+            join_search.FORGOTTEN: version.get("system_to_timestamp"),
         }
         for version in versions
     ]
-    rows += [{"key": fact["key"], AT: fact["at"], KNOWN: fact.get("known")} for fact in facts]
+    rows += [
+        {"key": fact["key"], join_search.AT: fact["at"], join_search.KNOWN: fact.get("known")}
+        for fact in facts
+    ]
     line = pa.RecordBatch.from_pylist([{"group": 0, **row} for row in rows], schema=_LINE)
     if not any("known" in fact for fact in facts):
-        line = line.drop_columns([KNOWN, FORGOTTEN])
-    [answer] = answer_batches([line], "group", ["key"], [rule])
+        line = line.drop_columns([join_search.KNOWN, join_search.FORGOTTEN])
+    [answer] = join_search.answer_batches([line], "group", ["key"], [rule])
     said = answer.slice(len(versions)).to_pylist()
-    assert not any(row[OVERLAP] for row in said)
-    stand, reason = answer_column(STAND, 0), answer_column(REASON, 0)
+    assert not any(row[join_search.OVERLAP] for row in said)
+    stand, reason = (
+        join_search.answer_column(join_search.STAND, 0),
+        join_search.answer_column(join_search.REASON, 0),
+    )
     return [(None if row[stand] is None else versions[row[stand]], row[reason]) for row in said]

@@ -135,7 +135,13 @@ def test_an_end_that_an_expression_cannot_read_is_no_open_end() -> None:
     )
     how: dict[str, Any] = {"keys": ["id"], "valid_from": "since", "column_list": ["price"]}
     form = "d.M.yyyy"
-    for end in (f"try_to_timestamp(until, '{form}')", F.try_to_timestamp(F.col("until"), F.lit(form))):
+    read_text = f"try_to_timestamp(until, '{form}')"
+    for end in (
+        read_text,
+        f"case when until is not null then {read_text} end",
+        read_text.replace("until", "replace(until, 'null', '')"),
+        F.try_to_timestamp(F.col("until"), F.lit(form)),
+    ):
         read = changes_from(frame, valid_to=end, **how)
         (refused,) = rejects(read).collect()
         assert (refused["offset"], refused["error_code"]) == (2, "END_UNREADABLE")
