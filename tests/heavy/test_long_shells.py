@@ -1,7 +1,9 @@
 """
-Batches of every shell: by another handle, in another order, by a stream.
+Batches of every shell: by another handle, in another order, by a stream; and who is forgotten by it.
 
-In `make test`: tests/test_shells.py::test_a_batch_that_comes_again_is_told_by_its_id.
+In `make test`:
+tests/test_doors.py::test_a_batch_that_comes_again_is_told_by_its_id,
+tests/test_doors.py::test_who_was_erased_is_gone_and_does_not_come_again.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from pyspark.sql import functions as F
 
 from cdckit.ledger.shell import ReceiveResult
 from cdckit.store import BatchIdReused
-from support.doors import SHELLS, Door, records
+from support.doors import SHELLS, Door, forget_entity, records
 
 
 @pytest.fixture(params=SHELLS)
@@ -36,3 +38,10 @@ def test_a_batch_id_is_applied_once(spark: SparkSession, tmp_path: Path, door: D
     more = records(spark, [b"!"])
     assert (take(more, 0).records, take(more, 0).repeated) == (1, True)
     assert shell.sink("elsewhere")(more, 0).repeated is False
+
+
+@pytest.mark.parametrize("name", SHELLS)
+def test_whoever_was_erased_is_gone_and_does_not_come_again(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    forget_entity(spark, name, tmp_path).require_gone()

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import reduce
+from operator import and_
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit import databus, datahub, debezium, rdss, rejects, replicate, streams, tables
+from cdckit.ledger import Receipt
 from cdckit.ledger.shell import Shell
 from cdckit.model.records import RECORD_SCHEMA
 from support.rdss_messages import MESSAGES, as_bytes, changed, message
@@ -328,3 +331,49 @@ SHELLS: dict[str, Callable[[], Door]] = {
 }
 FREE: dict[str, Callable[[SparkSession], FreeDoor]] = {"tables": _tables}
 DOORS = frozenset({*SHELLS, *FREE})
+
+ERASED: dict[str, tuple[str, dict[str, Any]]] = {
+    "debezium": ("items", {"item": "1"}),
+    "replicate": ("db1/shop_task SHOP.ITEMS", {"id": 1}),
+    "datahub": ("product", {"number": 1}),
+    "databus": ("planes", {"tail": "N1"}),
+    "rdss": ("ResearchObject", {"objectUUID": "00000384-0000-4000-8000-000000000000"}),
+    "streams": ("entity", {"db": "d", "collection": "C", "zone": "z", "entity": "e"}),
+}
+"""By door the ledger and the key of the one entity of which its records speak."""
+
+Rows = list[dict[str, Any]]
+
+
+def rows(table: DataFrame) -> Rows:
+    """The rows of a table, in an order that depends on nothing but them."""
+    return sorted(table.select(*sorted(table.columns)).toArrow().to_pylist(), key=repr)
+
+
+class Forgotten(NamedTuple):
+    """A receipt, the changes of others before it, and all changes after it, and when all came again."""
+
+    receipt: Receipt
+    others: Rows
+    changes: tuple[Rows, Rows]
+
+    def require_gone(self) -> None:
+        """Require that nothing of who was erased is there, and that all others are."""
+        assert self.receipt.is_proven
+        assert self.receipt.entities == 1
+        assert self.changes == (self.others, self.others)
+
+
+def forget_entity(spark: SparkSession, name: str, place: Path) -> Forgotten:
+    """A shell receives the records of its door, forgets their entity, and receives all records once more."""
+    door, (ledger, keys) = SHELLS[name](), ERASED[name]
+    shell, sent = door.open(spark, place), door.records(spark)
+    shell.receive(sent)
+    settle(shell)
+    of_it = [F.col("data")[key] == value for key, value in keys.items() if key in door.keys]
+    others = rows(door.changes(shell).where(~reduce(and_, of_it)))
+    receipt = shell.erase(ledger, keys=[keys], by="dana", reason="asked for by letter")
+    after = rows(door.changes(shell))
+    shell.receive(sent.withColumn("offset", F.col("offset") + 100))
+    settle(shell)
+    return Forgotten(receipt, others, (after, rows(door.changes(shell))))

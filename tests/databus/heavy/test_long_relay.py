@@ -4,7 +4,7 @@ A relay whose windows come in any batches.
 In `make test`:
 tests/databus/test_databus_relay.py::test_a_stream_gives_what_its_batches_give,
 tests/databus/test_databus_relay.py::test_windows_of_a_relay_are_frames_for_a_loop_and_streams_are_told_apart,
-tests/test_shells.py::test_what_waited_too_long_is_given_up_once_and_is_a_reject_then.
+tests/test_doors.py::test_what_waited_too_long_is_given_up_once_and_is_a_reject_then.
 """
 
 from __future__ import annotations

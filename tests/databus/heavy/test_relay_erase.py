@@ -2,7 +2,7 @@
 `Relay.erase`: what events said goes, wherever they are; the windows of all streams stay what they were.
 
 In `make test`:
-tests/test_shells.py::test_who_was_erased_is_gone_and_does_not_come_again.
+tests/test_doors.py::test_who_was_erased_is_gone_and_does_not_come_again.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ In `make test`:
 tests/debezium/test_captured_tables.py::test_rows_read_the_same_by_what_came,
 tests/debezium/test_debezium_feed.py::test_a_snapshot_that_ended_is_a_full_list_by_choice,
 tests/debezium/test_debezium_feed.py::test_columns_that_differ_in_case_alone_are_fields_of_their_own,
-tests/test_shells.py::test_what_waited_too_long_is_given_up_once_and_is_a_reject_then,
-tests/test_shells.py::test_who_was_erased_is_gone_and_does_not_come_again.
+tests/test_doors.py::test_what_waited_too_long_is_given_up_once_and_is_a_reject_then,
+tests/test_doors.py::test_who_was_erased_is_gone_and_does_not_come_again.
 """
 
 from __future__ import annotations

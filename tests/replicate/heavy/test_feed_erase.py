@@ -2,7 +2,7 @@
 `Feed.erase`: an entity goes from its ledger; of the records that speak of it only their places stay.
 
 In `make test`:
-tests/test_shells.py::test_who_was_erased_is_gone_and_does_not_come_again.
+tests/test_doors.py::test_who_was_erased_is_gone_and_does_not_come_again.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A feed in any batches, with other keys and columns on the way.
 In `make test`:
 tests/replicate/test_replicate_feed.py::test_messages_in_json_form_belong_to_the_table_of_their_topic,
 tests/replicate/test_replicate_feed.py::test_tables_without_a_key_have_no_ledger_until_they_are_given_one,
-tests/test_shells.py::test_a_rebuild_lets_only_what_was_given_up_wait_again.
+tests/test_doors.py::test_a_rebuild_lets_only_what_was_given_up_wait_again.
 """
 
 from __future__ import annotations

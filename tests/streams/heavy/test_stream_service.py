@@ -3,7 +3,7 @@ A service: what it answers does not depend on the batches in which messages came
 
 In `make test`:
 tests/streams/test_streams.py::test_responses_wait_for_each_other_in_any_order_and_expire,
-tests/test_shells.py::test_what_waited_too_long_is_given_up_once_and_is_a_reject_then.
+tests/test_doors.py::test_what_waited_too_long_is_given_up_once_and_is_a_reject_then.
 """
 
 from __future__ import annotations
