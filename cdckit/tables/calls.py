@@ -47,8 +47,8 @@ from cdckit.tables.times import (
     TypedColumn,
     Unreadable,
     as_instant,
+    has_order_text,
     is_time,
-    order_text,
     reading_expressions,
     text_digits,
 )
@@ -196,7 +196,7 @@ class Call(tables.Call):
         columns = [self.expression(expression, argument) for expression in several]
         typed = [part for part in columns if part is not None]
         for part in typed:
-            if order_text([part]) is None:
+            if not has_order_text(part.kind):
                 self.refuse(f"{argument} is {part.kind.simpleString()}, and must be {NEEDED_ORDER}")
         if expressions is not None and not several:
             self.refuse(f"{argument} is empty")
@@ -206,7 +206,7 @@ class Call(tables.Call):
         """The parts of a sequence; a first one of texts as times, where the table at hand has such in it."""
         if self.table.row is None or not parts or not isinstance(parts[0].kind, TEXTS):
             return parts
-        instant = as_instant(parts[0].value, parts[0].kind)
+        instant = as_instant(parts[0].value, parts[0].kind, parts[0].words)
         assert instant is not None
         number = self.frame.where(instant.isNotNull()).limit(1).count()
         time = TypedColumn(instant, T.TimestampType(), parts[0].digits)
@@ -225,7 +225,7 @@ class Call(tables.Call):
     def instant(self, expression: str | Column, argument: str) -> Column:
         """Instants of a column or an expression; null where a text is no ISO 8601."""
         typed = self.expression(expression, argument)
-        instant = None if typed is None else as_instant(typed.value, typed.kind)
+        instant = None if typed is None else as_instant(typed.value, typed.kind, typed.words)
         if typed is not None and instant is None:
             self.refuse(f"{argument} is {typed.kind.simpleString()}, and must be {NEEDED_TIME}")
         return F.lit(None).cast("timestamp_ltz") if instant is None else instant
@@ -337,7 +337,7 @@ class Call(tables.Call):
         if self.table.pandas is None or not isinstance(self._kind(name), TEXTS):
             return []
         text = F.col(quoted(name))
-        instant = as_instant(text, self._kind(name))
+        instant = as_instant(text, self._kind(name), quoted(name))
         assert instant is not None
         ways = F.collect_set(reading_expressions(text, quoted_if_needed(name)))
         (row,) = self.frame.where(text.isNotNull()).agg(F.bool_and(instant.isNotNull()), ways).collect()
@@ -415,9 +415,15 @@ class Call(tables.Call):
         value = expression if isinstance(expression, Column) else self._parse(expression)
         kind = self.frame.select(value.alias("value")).schema["value"].dataType
         if isinstance(kind, TEXTS):
-            return TypedColumn(value, kind, text_digits(value))
+            return TypedColumn(value, kind, text_digits(value), self._words(expression))
         names = [name for name in self.table.digits if str(expression) in (name, f"Column<'{name}'>")]
         return TypedColumn(value, kind, self.table.digits[names[0]] if names else None)
+
+    def _words(self, expression: str | Column) -> str | None:
+        """The SQL that names a column or an expression; None of one that is given as a column."""
+        if isinstance(expression, Column):
+            return None
+        return quoted(expression) if expression in self.columns else expression
 
     def _parse(self, text: str) -> Column:
         if text in self.columns:

@@ -43,6 +43,7 @@ from cdckit.tables.times import (
     is_text_of_never,
     is_time,
     order_text,
+    other_day,
 )
 from cdckit.tables.truncates import IS_TRUNCATE, with_absences
 
@@ -349,7 +350,7 @@ def _read(frame: AnyTable, *, priority: int, **arguments: Any) -> _Read:
     columns = {
         "effective_timestamp": effective_at,
         "time_said": call.time_text(time, call.text_column(time)),
-        "places_said": F.array(*map(_other_day, map(call.time_text, places))).cast("array<string>"),
+        "places_said": F.array(*map(_other_day, _texts(parts))).cast("array<string>"),
         UNTIL: until,
         "end_said": end_said,
         "known": effective_at if arrival is None else F.coalesce(arrival, effective_at),
@@ -460,13 +461,13 @@ def _first_part(parts: Sequence[TypedColumn]) -> TypedColumn | None:
 def _sequence_time(parts: Sequence[TypedColumn]) -> Column | None:
     """Find when a row was sequenced, if the first part of that is a time by its type."""
     first = _first_part(parts)
-    return as_instant(first.value, first.kind) if first is not None and is_time(first.kind) else None
+    return _arrival(parts) if first is not None and is_time(first.kind) else None
 
 
 def _arrival(parts: Sequence[TypedColumn]) -> Column | None:
     """The same, of a text too: a CSV has no types, and who is not told of an arrival knows all too early."""
     first = _first_part(parts)
-    return None if first is None else as_instant(first.value, first.kind)
+    return None if first is None else as_instant(first.value, first.kind, first.words)
 
 
 def _is_first(begin: object, sequence: object) -> bool:
@@ -510,7 +511,14 @@ def _text_places(sequence: object, parts: Sequence[TypedColumn]) -> list[object]
     ]
 
 
-def _other_day(text: Column) -> Column:
+def _texts(parts: Sequence[TypedColumn]) -> list[TypedColumn]:
+    return [part for part in parts if isinstance(part.kind, TEXTS)]
+
+
+def _other_day(part: TypedColumn) -> Column:
+    if part.words is not None:
+        return other_day(part.words)
+    text = as_text(part.value, part.kind)
     return F.when(is_other_day(text), text)
 
 

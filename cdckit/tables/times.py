@@ -74,7 +74,7 @@ def is_time(kind: T.DataType) -> bool:
     return isinstance(kind, TIMES)
 
 
-def as_instant(value: Column, kind: T.DataType) -> Column | None:
+def as_instant(value: Column, kind: T.DataType, words: str | None = None) -> Column | None:
     """
     The instant that a value names, in UTC where it says no zone, whatever the zone of the session is.
 
@@ -82,10 +82,18 @@ def as_instant(value: Column, kind: T.DataType) -> Column | None:
     second are cut (`text_digits`).  A text is ISO 8601 in its extended form, or in the basic one with a
     clock; a space for the T, a comma in the second, an offset without a colon or minutes will do.  Null where
     a text is no ISO 8601, or an instant is not in the years 1 to 9999; None for types that name no instant.
+    What *words* of SQL name is parsed by columns that are built once.
     """
     if is_time(kind):
         return within_years(as_utc_instant(value, kind), T.TimestampType())
-    return _parse_text(F.trim(value.cast("string"))) if isinstance(kind, TEXTS) else None
+    if not isinstance(kind, TEXTS):
+        return None
+    return _parse_text(F.trim(value.cast("string"))) if words is None else _parse_words(words)
+
+
+@built_once
+def _parse_words(words: str) -> Column:
+    return _parse_text(F.trim(F.expr(words).cast("string")))
 
 
 _OUTSIDE_YEARS = r"^([+-]\d{4,}|\d{5,}|0000)-\d{2}-\d{2}"
@@ -163,6 +171,13 @@ def is_other_day(text: Column) -> Column:
     return F.coalesce(has_day & _parse_text(F.trim(text)).isNull(), F.lit(False))
 
 
+@built_once
+def other_day(words: str) -> Column:
+    """The text that *words* of SQL name where it is an other day (`is_other_day`); null elsewhere."""
+    text = F.expr(words).cast("string")
+    return F.when(is_other_day(text), text)
+
+
 def _first_like(text: Column, expressions: Mapping[str, Column]) -> Column:
     """Choose what stands for the first of the regular expressions found in the text; null without one."""
     return F.coalesce(*(F.when(text.rlike(sign), expression) for sign, expression in expressions.items()))
@@ -230,11 +245,23 @@ _AFTER_EVERY_PART = "\uffff"
 
 
 class TypedColumn(NamedTuple):
-    """A column and the type that it has; of times also the digits that are below a microsecond, as text."""
+    """
+    A column and the type that it has; of times also the digits that are below a microsecond, as text.
+
+    `words` are the SQL that names it, if there is such.
+    """
 
     value: Column
     kind: T.DataType
     digits: Column | None = None
+    words: str | None = None
+
+
+def has_order_text(kind: T.DataType) -> bool:
+    """Tell whether values of a type have an `order_text`."""
+    if isinstance(kind, T.StructType):
+        return all(has_order_text(field.dataType) for field in kind)
+    return isinstance(kind, (T.IntegralType, T.DecimalType, *TIMES, *TEXTS, T.BooleanType, T.BinaryType))
 
 
 def order_text(parts: list[TypedColumn]) -> Column | None:
@@ -246,23 +273,20 @@ def order_text(parts: list[TypedColumn]) -> Column | None:
     """
     if not parts:
         return F.lit("")
+    if not all(has_order_text(part.kind) for part in parts):
+        return None
     if len(parts) == 1 and not isinstance(parts[0].kind, T.StructType):
-        alone = _text(parts[0])
-        return None if alone is None else F.coalesce(alone, F.lit(""))
+        return F.coalesce(_text(parts[0]), F.lit(""))
     return _join_parts(parts)
 
 
-def _join_parts(parts: list[TypedColumn]) -> Column | None:
-    written = [_part(part) for part in parts]
-    texts = [text for text in written if text is not None]
-    return F.concat(*texts) if len(texts) == len(written) else None
+def _join_parts(parts: list[TypedColumn]) -> Column:
+    return F.concat(*map(_part, parts))
 
 
-def _part(part: TypedColumn) -> Column | None:
+def _part(part: TypedColumn) -> Column:
     """One of several: it says itself where it ends.  A blank, for null, stands before all values."""
     text = _text(part)
-    if text is None:
-        return None
     if is_time(part.kind) and part.digits is not None:
         text = F.concat(text, F.lit(_END))
     if isinstance(part.kind, (*TEXTS, T.BinaryType)):  # of any length
@@ -273,12 +297,11 @@ def _part(part: TypedColumn) -> Column | None:
     return F.coalesce(text, F.lit(" "))
 
 
-def _text(part: TypedColumn) -> Column | None:
-    value, kind, digits = part
+def _text(part: TypedColumn) -> Column:
+    value, kind, digits, words = part
     if isinstance(kind, T.StructType):
         parts = [TypedColumn(value.getField(field.name), field.dataType) for field in kind]
-        inside = _join_parts(parts)
-        return None if inside is None else F.when(value.isNotNull(), inside)
+        return F.when(value.isNotNull(), _join_parts(parts))
     if isinstance(kind, T.IntegralType):
         return sortable_number(value)
     if isinstance(kind, T.DecimalType):
@@ -289,10 +312,15 @@ def _text(part: TypedColumn) -> Column | None:
         micros = sortable_number(F.unix_micros(instant))
         return micros if digits is None else F.concat(micros, F.coalesce(digits, F.lit("")))
     if isinstance(kind, TEXTS):
-        return _in_utc(value.cast("string"))
+        return _in_utc(value.cast("string")) if words is None else _words_in_utc(words)
     if isinstance(kind, T.BooleanType):
         return value.cast("int").cast("string")
-    return F.lower(F.hex(value)) if isinstance(kind, T.BinaryType) else None
+    return F.lower(F.hex(value))
+
+
+@built_once
+def _words_in_utc(words: str) -> Column:
+    return _in_utc(F.expr(words).cast("string"))
 
 
 def _in_utc(text: Column) -> Column:
