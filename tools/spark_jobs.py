@@ -11,6 +11,7 @@ makes: those with more than `MANY_CALLS` are named.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import pytest
@@ -32,13 +33,19 @@ class _Count(NamedTuple):
     @classmethod
     def now(cls) -> _Count:
         context: Any = SparkContext._active_spark_context
-        jobs = 0 if context is None else int(context._jsc.sc().dagScheduler().numTotalJobs())
+        jobs = 0 if context is None else int(_scheduler(context._jsc).numTotalJobs())
         return cls(context, jobs, jvm_calls.count)
 
     def since(self, begun: _Count) -> _Count:
         """The difference; a context that began meanwhile has counted its jobs from 0."""
         before = begun.jobs if begun.context is self.context else 0
         return _Count(self.context, self.jobs - before, self.calls - begun.calls)
+
+
+@lru_cache(maxsize=1)
+def _scheduler(java: Any) -> Any:
+    """What runs the jobs of a context: asked for once, since each test asks it four times."""
+    return java.sc().dagScheduler()
 
 
 class JobBudget:

@@ -141,8 +141,6 @@ class Hub(Shell):
     ...     hub.history("product").select("number", "name", "source_message").show()
     ...     hub.messages().select("message_identifier", "status").show()
     ...     hub.rejects().select("record", "record_text", "error_code", "entities").show()
-    ...     receipt = hub.erase("product", keys=[{"number": 1}], by="dana", reason="asked for")
-    ...     print(receipt.entities, hub.history("product").count())
     +------+------+--------------+
     |number|  name|source_message|
     +------+------+--------------+
@@ -161,7 +159,6 @@ class Hub(Shell):
     |     2|{"name": "mug"}|KEY_MISSING|[product]|
     +------+---------------+-----------+---------+
     <BLANKLINE>
-    1 0
     """
 
     kind = "data hub (form 1)"

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -71,37 +71,66 @@ def prices(history: DataFrame, gate: str = "A") -> list[tuple[int, int | None]]:
 
 
 Prices = list[tuple[int, int | None]]
+PLAN = "gate string, at timestamp, price int"
 
-CORRECTIONS: dict[str, tuple[Callable[[], Any], int, int, dict[str, Any], Prices]] = {
-    "what stands without it stands again behind its end": (
-        *(lambda: {"price": 11}, 2, 4, {}),
-        [(1, 10), (2, 11), (4, 10), (5, 20), (8, None), (10, 30)],
+
+class Rule(NamedTuple):
+    """Corrections of a gate like A or B, what its source says later, and its prices after all that."""
+
+    expected: Prices
+    corrections: list[tuple[Callable[[], Any], int, int | None]]
+    """The values, and from and until which day."""
+    like: str = "A"
+    later: tuple[tuple[int, int | None], ...] = ()
+    """From which day which price; none deletes the gate."""
+    more: dict[str, Any] = {}  # noqa: RUF012 a named tuple's default, which nobody changes
+
+
+def is_(price: int) -> Callable[[], Any]:
+    return lambda: {"price": price}
+
+
+RULES: dict[str, Rule] = {
+    "what stands without it stands again behind its end": Rule(
+        [(1, 10), (2, 11), (4, 10), (5, 20), (8, None), (10, 30)], [(is_(11), 2, 4)]
     ),
-    "over several versions it corrects what is there and revives nothing": (
-        *(lambda: {"price": 11}, 4, 12, {}),
-        [(1, 10), (4, 11), (8, None), (10, 11), (12, 30)],
+    "over several versions it corrects what is there and revives nothing": Rule(
+        [(1, 10), (4, 11), (8, None), (10, 11), (12, 30)], [(is_(11), 4, 12)]
     ),
-    "a column corrects each version by its own value": (
-        *(lambda: {"price": F.col("price") + 1}, 4, 6, {}),
+    "a column corrects each version by its own value": Rule(
         [(1, 10), (4, 11), (5, 21), (6, 20), (8, None), (10, 30)],
+        [(lambda: {"price": F.col("price") + 1}, 4, 6)],
     ),
-    "without values the entity was not there": (
-        *(lambda: None, 2, 4, {}),
-        [(1, 10), (2, None), (4, 10), (5, 20), (8, None), (10, 30)],
+    "without values the entity was not there": Rule(
+        [(1, 10), (2, None), (4, 10), (5, 20), (8, None), (10, 30)], [(lambda: None, 2, 4)]
     ),
-    "a priority that is said counts as it is": (
-        *(lambda: {"price": 11}, 2, 4, {"priority": -1}),
-        [(1, 10), (5, 20), (8, None), (10, 30)],
+    "a priority that is said counts as it is": Rule(
+        [(1, 10), (5, 20), (8, None), (10, 30)], [(is_(11), 2, 4)], more={"priority": -1}
+    ),
+    "several corrections of one instant all count": Rule(
+        [(1, 10), (2, 11), (3, 12), (4, 10), (5, 20), (8, None), (10, 30)], [(is_(11), 2, 3), (is_(12), 3, 4)]
+    ),
+    "a source that says the wrong value again does not undo it": Rule(
+        [(1, 10), (2, 11), (4, 10), (5, 20), (8, None), (10, 30)], [(is_(11), 2, 4)], later=((3, 10),)
+    ),
+    "without an end it holds until the next word": Rule(
+        [(1, 7), (2, 8), (4, 9)], [(is_(8), 2, None)], "B", ((4, 9),)
+    ),
+    "it counts from the very instant of what it corrects": Rule([(1, 8)], [(is_(8), 1, None)], "B"),
+    "a row that comes back after a delete that comes later is as its source says": Rule(
+        [(1, 7), (6, 8), (8, None), (10, 9)], [(is_(8), 6, 13)], "B", ((8, None), (10, 9))
     ),
 }
-"""By rule: the values, from and until which day, more arguments, and the prices of a gate like A then."""
 
 
 @pytest.fixture(scope="module")
-def corrected(said: DataFrame) -> dict[str, Prices]:
-    """The prices of gates like A, each corrected by one of them: one merge for all."""
-    names = F.array(*map(F.lit, CORRECTIONS))
-    gates = said.where("data.gate = 'A'").withColumn("name", F.explode(names))
+def corrected(spark: SparkSession, said: DataFrame) -> dict[str, Prices]:
+    """The prices of gates of the names of the rules, each corrected by its own: one merge for all."""
+    like = {gate: [name for name, rule in RULES.items() if rule.like == gate] for gate in "AB"}
+    names = F.create_map(
+        *(part for gate, some in like.items() for part in (F.lit(gate), F.array(*map(F.lit, some))))
+    )
+    gates = said.withColumn("name", F.explode(names[F.col("data.gate")]))
     gates = gates.withColumns(
         {
             "data": F.col("data").withField("gate", F.col("name")),
@@ -111,15 +140,23 @@ def corrected(said: DataFrame) -> dict[str, Prices]:
     gates = gates.drop("name").localCheckpoint()
     history = history_of(gates).localCheckpoint()
     right = [
-        correct(history.where(F.col("gate") == name), values(), day(begin), day(end), **STEWARD, **more)
-        for name, (values, begin, end, more, _) in CORRECTIONS.items()
-    ]
-    return prices_by_gate(history_of(gates, *right))
+        correct(
+            history.where(F.col("gate") == name), values(), day(begin), end and day(end), **STEWARD,
+            received_at=day(20), **rule.more,
+        )
+        for name, rule in RULES.items()
+        for values, begin, end in rule.corrections
+    ]  # fmt: skip
+    later = [(name, day(begin), price) for name, rule in RULES.items() for begin, price in rule.later]
+    frame = spark.createDataFrame(later, PLAN)
+    how: dict[str, Any] = {"apply_as_deletes": "price IS NULL", "except_column_list": ["at"]}
+    words = changes_from(frame, keys=KEYS, effective="at", source="plan", **how)
+    return prices_by_gate(history_of(gates, *right, words))
 
 
-@pytest.mark.parametrize("rule", CORRECTIONS)
+@pytest.mark.parametrize("rule", RULES)
 def test_a_correction_follows_the_rule(corrected: dict[str, Prices], rule: str) -> None:
-    assert corrected[rule] == CORRECTIONS[rule][-1]
+    assert corrected[rule] == RULES[rule].expected
 
 
 def test_other_entities_and_other_fields_stay(said: DataFrame, history: DataFrame) -> None:
@@ -129,37 +166,6 @@ def test_other_entities_and_other_fields_stay(said: DataFrame, history: DataFram
     piers = right.where("gate = 'A' AND price = 11").select("pier", "field_provenance.pier").collect()
     assert [row[0] for row in piers] == ["x"]
     assert "anna" not in piers[0][1]["m"]
-
-
-PLAN = "gate string, at timestamp, price int"
-
-
-def plan_of(spark: SparkSession, gate: str, when: datetime, price: int) -> DataFrame:
-    frame = spark.createDataFrame([(gate, when, price)], PLAN)
-    return changes_from(frame, keys=KEYS, effective="at", source="plan", except_column_list=["at"])
-
-
-def test_a_source_that_says_the_wrong_value_again_does_not_undo_it(
-    spark: SparkSession, said: DataFrame, history: DataFrame
-) -> None:
-    right = correct(history.where("gate = 'A'"), {"price": 11}, day(2), day(4), **STEWARD)
-    again = plan_of(spark, "A", day(3), 10)
-    assert prices(history_of(said, right, again))[:3] == [(1, 10), (2, 11), (4, 10)]
-
-
-def test_a_correction_without_an_end_holds_until_the_next_word(
-    spark: SparkSession, said: DataFrame, history: DataFrame
-) -> None:
-    right = correct(history.where("gate = 'B'"), {"price": 8}, day(2), **STEWARD)
-    news = plan_of(spark, "B", day(4), 9)
-    assert prices(history_of(said, right, news), "B") == [(1, 7), (2, 8), (4, 9)]
-
-
-def test_a_correction_counts_from_the_very_instant_of_what_it_corrects(
-    said: DataFrame, history: DataFrame
-) -> None:
-    right = correct(history.where("gate = 'B'"), {"price": 8}, day(1), **STEWARD)
-    assert prices(history_of(said, right), "B") == [(1, 8)]
 
 
 def deleted(spark: SparkSession, *deletes: tuple[str, datetime]) -> DataFrame:
@@ -190,14 +196,6 @@ def test_a_delete_that_comes_later_is_not_undone(spark: SparkSession) -> None:
     found = prices_by_gate(history_of(plan, *right, deletes))
     assert [found[gate] for gate in before] == [[(1, 7), (4, None)]] * len(ways)
     assert [found[gate] for gate in within] == [[(1, 7), (6, 8), (10, None)]] * len(ways)
-
-
-def test_a_row_that_comes_back_after_such_a_delete_is_as_its_source_says(
-    spark: SparkSession, said: DataFrame, history: DataFrame
-) -> None:
-    right = correct(history.where("gate = 'B'"), {"price": 8}, day(6), day(13), **STEWARD)
-    gone, back = deleted(spark, ("B", day(8))), plan_of(spark, "B", day(10), 9)
-    assert prices(history_of(said, right, gone, back), "B") == [(1, 7), (6, 8), (8, None), (10, 9)]
 
 
 def test_the_row_is_as_it_was_and_only_the_value_has_another_message(
@@ -252,15 +250,6 @@ def test_a_correction_of_a_correction_counts_with_an_end_and_without(
         assert prices(history_of(both), "B") == expected
         back = revoke(both, "anna, 2024-01-21 00:00:00: misread")
         assert prices(history_of(back), "B") == [(1, 7), (2, 8), (12, 7)]
-
-
-def test_several_corrections_of_one_instant_all_count(said: DataFrame, history: DataFrame) -> None:
-    now = {"received_at": day(20)}
-    two = [
-        correct(history.where("gate = 'A'"), {"price": price}, day(first), day(first + 1), **STEWARD, **now)
-        for first, price in ((2, 11), (3, 12))
-    ]
-    assert prices(history_of(said, *two))[:4] == [(1, 10), (2, 11), (3, 12), (4, 10)]
 
 
 def test_it_is_told_by_whom_and_taken_back(said: DataFrame, history: DataFrame) -> None:
@@ -349,7 +338,7 @@ def test_at_each_instant_only_what_is_there_and_in_the_period_is_corrected(
     spark: SparkSession, seed: int
 ) -> None:
     """Random histories with priorities, deletes and ends; the period is one of their instants."""
-    rows = random_changes(seed, 300, FIELDS, ends=(False, False, True))
+    rows = random_changes(seed, 120, FIELDS, ends=(False, False, True))
     changes = to_dataframe(spark, rows, FIELDS)
     start, end = sorted(random.Random(seed).sample([*INSTANTS, LAST], 2))
     before = merge(changes, entity="thing", keys=KEY).localCheckpoint()
@@ -430,7 +419,7 @@ def is_alive(state: Entity) -> bool:
 @seeds(1, soak=20)
 def test_deletes_that_come_after_the_correction_delete(spark: SparkSession, seed: int) -> None:
     """As above; then half of the entities hear of a delete, some of which end."""
-    rows = random_changes(seed, 300, FIELDS, ends=(False, False, True))
+    rows = random_changes(seed, 120, FIELDS, ends=(False, False, True))
     chance = random.Random(seed)
     start, end = sorted(chance.sample([*INSTANTS, LAST], 2))
     late = late_deletes(chance, rows)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import random
-from collections import Counter
-from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -17,8 +14,8 @@ from pyspark.sql import functions as F
 from cdckit import Ledger, Priority, as_known, as_of, changes_from, complete_moves, merge, with_priorities
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.query import Belief, explain, revoke
-from support.explaining import Measure, Report, World
-from support.histories import INSTANTS, Row, random_changes, to_dataframe
+from support.drawn_reports import assert_explained, learnt
+from support.histories import Row, to_dataframe
 from tools.tiers import seeds
 
 FIELDS = {"number": "int", "region": "string", "amount": "decimal(12,2)"}
@@ -303,82 +300,11 @@ def test_what_a_row_took_along_to_another_key_is_a_part_of_who_said_it(spark: Sp
 
 # Against the naive way ----------------------------------------------------------------------------------
 
-DRAWN = {"h": "int", "k": "string", "a": "decimal(12,2)", "b": "string"}
-WORLD = World("thing", ["h", "k"], list(DRAWN))
-MEASURES: list[tuple[str, Any, Any, Callable[[Row], Any], Callable[[Row], tuple[Any, ...]]]] = [
-    ("sum", "a", ["h"], lambda row: row["a"], lambda row: (row["h"],)),
-    ("sum", "a * h", ["b"], lambda row: row["a"] and row["a"] * row["h"], lambda row: (row["b"],)),
-    ("count", None, ["h", "b"], lambda row: 1, lambda row: (row["h"], row["b"])),
-    ("count", "a", [], lambda row: row["a"], lambda row: ()),
-    ("mean", "a", ["b"], lambda row: row["a"], lambda row: (row["b"],)),
-    ("mean", "h", [], lambda row: row["h"], lambda row: ()),
-]
-
-
-def drawn(seed: int, count: int) -> tuple[random.Random, list[Row]]:
-    chance = random.Random(seed)
-    changes = random_changes(seed, count, DRAWN, ends=chance.choice(((), (False, False, True))))
-    arrivals = [day(number) for number in range(1, 9)]
-    for change in changes:
-        change["arrival"] = {**change["arrival"], "timestamp": chance.choice(arrivals)}
-    return chance, changes
-
-
-def assert_explained(
-    before: tuple[Belief, Report], after: tuple[Belief, Report], *, measures: Sequence[str] | None = None
-) -> None:
-    steps = WORLD.steps(before[1], after[1])
-    first, last = (WORLD.rows(report) for _, report in (before, after))
-    for name, value, by, of, group in MEASURES:
-        if measures and value not in measures:
-            continue
-        measure = Measure(name, of, group)
-        parts = explain(before[0], after[0], name, value, by=by, entity="thing", keys=["h", "k"])
-        found, added = Counter[Any](), Counter[Any]()
-        for row in parts.toArrow().to_pylist():
-            groups = tuple(row[each] for each in by)
-            found[row["guid"], groups, row["kind"], row["message_id"], row["source"]] += row["amount"]
-            added[groups] += row["amount"]
-        wanted = measure.parts(steps, before[1], first)
-        assert {part: amount for part, amount in found.items() if amount} == wanted, (name, value, by)
-        then, now = measure.of(first), measure.of(last)
-        assert all(then.get(each, 0) + added[each] == now.get(each, 0) for each in {*then, *now, *added})
-
 
 @seeds(1, soak=30)
 def test_what_was_learnt_is_explained_as_message_by_message(spark: SparkSession, seed: int) -> None:
-    """Sixty histories in the first tier, of each all measures; in a soak 9,000."""
-    chance, changes = drawn(seed, 60)
-    instants = sorted(chance.choice((INSTANTS[0], INSTANTS[1], INSTANTS[3])) for _ in range(2))
-    moments = (day(chance.choice((2, 3))), day(chance.choice((6, 8))))
-    frame = to_dataframe(spark, changes, DRAWN).localCheckpoint()
-    both = [
-        (
-            Belief(frame, valid, known),
-            Report([each for each in changes if each["arrival"]["timestamp"] <= known], valid),
-        )
-        for valid, known in zip(instants, moments, strict=True)
-    ]
-    assert_explained(*both)
-
-
-@seeds(2, soak=20)
-def test_two_tables_are_explained_as_message_by_message(spark: SparkSession, seed: int) -> None:
-    chance, changes = drawn(seed, 40)
-    instants = sorted(chance.choice((INSTANTS[0], INSTANTS[1], INSTANTS[3])) for _ in range(2))
-    mine, theirs = [], []
-    for change in changes:
-        fate = chance.choice(("both", "both", "both", "gone", "come", "other"))
-        if fate != "come":
-            mine.append(change)
-        if fate != "gone":
-            theirs.append({**change, "priority": change["priority"] + 1} if fate == "other" else change)
-    both = [
-        (Belief(to_dataframe(spark, some, DRAWN).localCheckpoint(), valid), Report(some, valid))
-        for some, valid in zip((mine, theirs), instants, strict=True)
-    ]
-    # What a value is an expression of does not depend on where the messages come from.
-    assert_explained(*both, measures=["a"])
+    """Sum, count and mean; all measures, and two tables: tests/query/heavy/test_long_explanations.py."""
+    assert_explained(*learnt(spark, seed), measures=["a * h", None, "h"])
 
 
 # What is refused ----------------------------------------------------------------------------------------
