@@ -224,10 +224,6 @@ class Service(Shell):
     ...     print(service.receive([more], "tuesday", stream=streams.ENTITY_PATCHES).repeated)
     ...     service.entities().select("entity", "document", "revision").show()
     ...     service.messages(streams.ENTITY_UPDATES, after=monday).select("request", "action").show()
-    ...     keys = [{name: mug[name] for name in ("db", "collection", "zone", "entity")}]
-    ...     print(service.erase("entity", keys=keys, by="dana", reason="asked for").entities)
-    ...     answers = service.messages(streams.PARTIAL_RESPONSES).orderBy("request")
-    ...     answers.select("request", "entity", "status").show()
     True
     +------+---------+--------+
     |entity| document|revision|
@@ -240,14 +236,6 @@ class Service(Shell):
     +-------+-------+
     |      2|updated|
     +-------+-------+
-    <BLANKLINE>
-    1
-    +-------+------+------+
-    |request|entity|status|
-    +-------+------+------+
-    |      1|  NULL|     3|
-    |      2|  NULL|     3|
-    +-------+------+------+
     <BLANKLINE>
     """
 
