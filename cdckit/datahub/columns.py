@@ -18,6 +18,8 @@ from cdckit.parts.values import guid_names, key_text, uuid5
 
 LOOKED_UP = "?"
 """What a text begins with that stands for a guid which only a look at all entities can tell."""
+AT = "@"
+"""What stands in it before the instant, where who is meant depends on that: of a link to a weak key."""
 
 _uuid5 = lru_cache(1 << 18)(uuid5)
 """The same keys come again and again; so many are remembered."""
@@ -95,11 +97,11 @@ class Columns:
         conditions: What must be for the records that hold this one to be applied.
         inner_conditions: What must be for what it holds or makes: the same, and what itself needs beside.
         sought: What links lead to that must exist, by its key: texts for people.
-        times: From when on each record is true, where it says so itself; None for the time of its message.
+        instants: From when on each record is true: where it does not say so itself, the time of its message.
         named: The record's own entity likewise, if records may hold others; they lead to it.
     """
 
-    def __init__(self, nodes: Nodes, schema: Schema, above: Columns | None) -> None:
+    def __init__(self, nodes: Nodes, schema: Schema, above: Columns | None, message_times: pa.Array) -> None:
         self._nodes, self._schema, self._above = nodes, schema, above
         self._mapping = schema.mapping(nodes.place)
         self._target = schema.targets[self._mapping.reference]
@@ -111,7 +113,7 @@ class Columns:
         self.autocreated: list[Autocreated] = []
         self.sought: dict[str, pa.Array] = {}
         self.deleted = self._deletes()
-        self.times = self._times()
+        self.instants = self._find_instants(message_times)
         self.fields = {column.reference: self._field(column) for column in self._mapping.columns}
         for at, fault in nodes.children_faults.items():
             # The lists in a record that deletes are not looked at.
@@ -161,18 +163,19 @@ class Columns:
             return pa.array(np.zeros(self._count, bool))
         return pc.fill_null(self._plain_values(source, FieldType("boolean")).values, False)
 
-    def _times(self) -> pa.Array | None:
+    def _find_instants(self, message_times: pa.Array) -> pa.Array:
         if self._above is not None:
-            return None if self._above.times is None else self._above.times.take(self._parent)
+            return self._above.instants.take(self._parent)
+        instants = message_times.take(pa.array(self._nodes.message, pa.int64()))
         source = self._mapping.time_source
         if source is None:
-            return None
+            return instants
         times = self._plain_values(source, FieldType("timestamp")).values
         for at in np.flatnonzero(~np.asarray(times.is_valid())):
             self._note(
                 int(at), HubFault.VALUE_INVALID, f"{source}: the record does not say from when on it is true"
             )
-        return times
+        return pc.coalesce(times.cast(instants.type), instants)
 
     def _field(self, field: FieldMapping) -> Values:
         if self._above is not None and field.reference == self._nodes.parent_field:
@@ -194,6 +197,9 @@ class Columns:
         plan = self._schema.key_plan(self._nodes.place, link)
         read: list[tuple[str, pa.Array]] = []
         guid, key, carried = self._follow_link(plan, read, is_key=link.key is not None)
+        if not self._schema.targets[plan.entity].strict:
+            instants = self.instants.cast(pa.int64()).cast(pa.string())
+            guid = pc.binary_join_element_wise(guid, instants, AT)
         if link.autocreate:
             self.autocreated.append(Autocreated(plan, guid, key))
         else:

@@ -192,8 +192,9 @@ def changes(
     Cost: no job.  Without *cached* the messages are read in Python several times for each target that decides
     about this one (where its links lead, what holds or makes it, and so on), and the plan of a child holds
     the histories of its parents.  Links cost a few shuffles by guid, and one task for the statements
-    whose links lead nowhere, or to what has links itself: half a kilobyte each.  Weak keys cost one task
-    for all records of the target.  A `Hub` reads each message once, and keeps up what it makes.
+    whose links lead nowhere, or to what has links itself: half a kilobyte each.  Weak keys cost two more
+    shuffles of their records, and one task for the pairs of key values that they name.  A `Hub` reads each
+    message once, and keeps up what it makes.
 
     Source:
         Data hub specification.
@@ -232,6 +233,8 @@ def changes(
 
 class MessageStatements:
     """What messages say, for the changes of one target: each part is described once, when it is asked for."""
+
+    is_small = False
 
     def __init__(self, messages: DataFrame, work: ReaderSettings, entity: str, keep: Cache) -> None:
         self._work, self._keep = work, keep

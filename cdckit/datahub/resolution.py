@@ -14,14 +14,7 @@ from cdckit.datahub.mappings import Target
 from cdckit.datahub.messages import HubFault
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import DROPPED, IS_RECORD, NAMES_ENTITY, UPSERT, value_by_place
-from cdckit.datahub.weak_keys import (
-    find_key_holders,
-    has_prefix,
-    holders,
-    lookup_prefixes,
-    with_instant,
-    with_weak_guids,
-)
+from cdckit.datahub.weak_keys import HAS_INSTANT, find_key_holders, holders, with_weak_guids
 from cdckit.parts.arguments import quoted, text_literal
 from cdckit.parts.values import guid
 
@@ -37,6 +30,9 @@ LOOKUP_FAULTS = (str(HubFault.KEY_AMBIGUOUS), str(HubFault.LINK_AMBIGUOUS))
 
 class Kept(Protocol):
     """What is kept of what messages say: by a hub in its tables (`State`), by `changes` nowhere."""
+
+    is_small: bool
+    """Whether it is known to be so little that one task goes through it."""
 
     @property
     def entities(self) -> Sequence[str]:
@@ -138,14 +134,13 @@ class Resolution:
 
     def _find_key_holders(self, entity: str) -> DataFrame | None:
         """Find which records mean which entities of a target with weak keys, and who holds its keys."""
-        target = self.schema.targets[entity]
-        return self.kept.lookup_table(
-            HELD, entity, find_key_holders(self._with_instants(entity), self.schema, target)
-        )
+        statements, target = self._statements(entity), self.schema.targets[entity]
+        found = find_key_holders(statements, self.schema, target, few=self.kept.is_small)
+        return self.kept.lookup_table(HELD, entity, found)
 
     def _identify(self, entity: str) -> DataFrame:
         """The statements of a target with their guids."""
-        target, rows = self.schema.targets[entity], self._with_instants(entity)
+        target, rows = self.schema.targets[entity], self._statements(entity)
         if target.weak:
             rows = with_weak_guids(rows, self._key_holders(entity))
             return _with_error(rows, HubFault.KEY_AMBIGUOUS)
@@ -185,45 +180,21 @@ class Resolution:
         )
         return {plan.entity for plan in plans if not plan.whole}
 
-    def _with_instants(self, entity: str) -> DataFrame:
-        """The statements of a target; where a link looks up a weak key, its marked text has its instant."""
-        target, rows = self.schema.targets[entity], self._statements(entity)
-        starts = [prefix for weak in sorted(self._weak) for prefix in lookup_prefixes(self.schema, weak)]
-
-        def dated(text: str) -> str:
-            return f"if({has_prefix(text, starts)}, {with_instant(text)}, {text})"
-
-        for name in target.links:
-            if self._plans_of(target, name) & self._weak:
-                value = F.expr(dated(f"data.{quoted(name)}"))
-                rows = rows.withColumn("data", F.col("data").withField(quoted(name), value))
-        if starts and self.schema.is_within(entity):
-            rows = rows.withColumn("inherited", F.expr(f"transform(inherited, text -> {dated('text')})"))
-        return rows
-
-    @cached_property
-    def _weak(self) -> set[str]:
-        """The targets with weak keys that links look up."""
-        return {entity for entity in self.schema.lookup_keys if not self.schema.targets[entity].strict}
-
     def _questions(self, entity: str) -> DataFrame | None:
         """Find the keys by which links look up an entity with weak keys, and when; None for no link."""
-        starts, tables = lookup_prefixes(self.schema, entity), []
-        for target_name in self.kept.entities:
-            target = self.schema.targets[target_name]
-            for name in target.links:
-                if entity in self._plans_of(target, name):
-                    questions = self._statements(target_name).select(
-                        _data(name).alias("text"), "effective_timestamp"
-                    )
-                    tables.append(questions.where(has_prefix("text", starts)))
+        tables = [
+            self._statements(target.entity).select(_data(name).alias("text")).where(HAS_INSTANT)
+            for target in map(self.schema.targets.__getitem__, self.kept.entities)
+            for name in target.links
+            if entity in self._plans_of(target, name)
+        ]
         return reduce(DataFrame.unionByName, tables).distinct() if tables else None
 
     def _find_answers(self, entity: str) -> DataFrame | None:
         """Find of a target that links look up who is meant by their texts."""
         if entity not in self.kept.entities:
             return None
-        if entity in self._weak:
+        if not self.schema.targets[entity].strict:
             key_holders, questions = self._key_holders(entity), self._questions(entity)
             if key_holders is None or questions is None:
                 return None

@@ -88,7 +88,6 @@ class Run(State):
         self._fresh: DataFrame | None = None
         self._taken = ReadReport(0, {}, set())
         self._attempt, self._has_forgotten = True, False
-        self._is_small = False
         self._news: dict[str, DataFrame] | None = None
         """What the run may apply of each target, where it need not look at all that was ever said."""
 
@@ -124,7 +123,7 @@ class Run(State):
                 self._writes.drop(name)
         refreshed = read_note(self._writes, REFRESHED, [])
         write_note(self._writes, REFRESHED, sorted({*refreshed, *self._taken.refreshed}))
-        self._is_small = self._holds_little()
+        self.is_small = self._holds_little()
         return self._taken.messages > 0
 
     def forget(self, chosen: DataFrame | None) -> None:
@@ -166,7 +165,7 @@ class Run(State):
         if self._looks_at_news_alone():
             self._news = {entity: self._find_news(entity, leftovers) for entity in self.entities}
         # A small hub merges its targets whatever these say.
-        lookups = {} if self._is_small else {name: self.read(name) for name in self._lookup_tables}
+        lookups = {} if self.is_small else {name: self.read(name) for name in self._lookup_tables}
         stated = self._facts()
         now = self._unapplied(stated, leftovers)
         turned = self._changed_messages(leftovers.tried, now)
@@ -186,7 +185,7 @@ class Run(State):
     def statements(self, entity: str) -> DataFrame:
         """All statements about a target; few are in one partition, so that nothing need be shuffled."""
         rows = super().statements(entity)
-        return rows.coalesce(1) if self._is_small else rows
+        return rows.coalesce(1) if self.is_small else rows
 
     def lookup_table(self, kind: str, entity: str, rows: DataFrame) -> DataFrame | None:
         """What a look-up finds, as a table that the run writes, and that is read until the next one."""
@@ -256,7 +255,7 @@ class Run(State):
         Not where keys or links are looked up, by which what is new may move any entity, nor where something
         was forgotten.
         """
-        return not (self._has_forgotten or self._lookup_tables or self._is_small)
+        return not (self._has_forgotten or self._lookup_tables or self.is_small)
 
     def news(self, entity: str) -> DataFrame:
         """Find what the run may apply of a target: what it read and what it tries again, or all."""
@@ -351,12 +350,12 @@ class Run(State):
         forgotten: DataFrame | None,
     ) -> None:
         """Merge what is touched; *lookups* are what keys and links had found before the run."""
-        histories = Histories(self, self._writes, few=self._is_small)
+        histories = Histories(self, self._writes, few=self.is_small)
         spoken_of = {entity for entity, new in self._taken.files.items() if new}
         begun = any(self._writes.has(table_name(HISTORY, entity)) for entity in self.stated_targets)
         if merge_all or not begun:
             histories.merge(self.stated_targets)
-        elif self._is_small:
+        elif self.is_small:
             if forgotten is not None:
                 spoken_of |= {row["entity"] for row in forgotten.select("entity").distinct().collect()}
             # By a key or a link what is new may move any entity.

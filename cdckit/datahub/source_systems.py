@@ -144,7 +144,7 @@ def with_inner(plans: Iterable[KeyPlan]) -> Iterator[KeyPlan]:
         yield from with_inner(part.inner for part in plan.parts if part.inner)
 
 
-_RULES = 3
+_RULES = 4
 """The number of the rules by which a hub reads records: with another one, what it made is made anew."""
 
 

@@ -146,7 +146,10 @@ class State:
 
     Attributes:
         derived: What follows from it.
+        is_small: Whether a run has found that it is little.
     """
+
+    is_small = False
 
     def __init__(self, schema: Schema, tables: Tables) -> None:
         self.schema, self._tables = schema, tables

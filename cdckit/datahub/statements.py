@@ -236,7 +236,7 @@ class MappingReader:
             walk.nodes = PlainNodes(
                 self._place, message=rows, number=numbers, listed=numbers, objects=objects
             )
-            columns = Columns(walk.nodes, self._work.schema, None)
+            columns = Columns(walk.nodes, self._work.schema, None, _times(batch))
         except Unusual:
             return None
         return None if columns.faults else FoundRecords(walk, [(walk.nodes, columns)])
@@ -246,17 +246,21 @@ class MappingReader:
         names = ("message_identifier", "source_system", "source_entity", "options", "data", "refresh")
         for row, values in enumerate(zip(*(batch.column(name).to_pylist() for name in names), strict=True)):
             walk.read(Message(row, *values))
-        return FoundRecords(walk, list(_walk_columns(walk.nodes, self._work.schema)))
+        return FoundRecords(walk, list(_walk_columns(walk.nodes, self._work.schema, None, _times(batch))))
+
+
+def _times(batch: pa.RecordBatch) -> pa.Array:
+    return batch.column("effective_timestamp")
 
 
 def _walk_columns(
-    nodes: Nodes, schema: Schema, above: Columns | None = None
+    nodes: Nodes, schema: Schema, above: Columns | None, message_times: pa.Array
 ) -> Iterator[tuple[Nodes, Columns]]:
     """Records as columns, and those that they hold."""
-    columns = Columns(nodes, schema, above)
+    columns = Columns(nodes, schema, above, message_times)
     yield nodes, columns
     for child_nodes in nodes.below.values():
-        yield from _walk_columns(child_nodes, schema, columns)
+        yield from _walk_columns(child_nodes, schema, columns, message_times)
 
 
 def _pieces(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
@@ -391,7 +395,7 @@ class _Rows:
         if SOUGHT in self.columns.names:
             rows[SOUGHT] = make_struct(columns.sought, self.columns.field(SOUGHT).type, count)
         yield from self._make_batch(
-            operation, nodes.message, nodes.number, rows, columns.processed, values, carried, columns.times
+            operation, nodes.message, nodes.number, rows, columns.processed, values, carried, columns.instants
         )
 
     def autocreate_rows(self, nodes: Nodes, columns: Columns, entity: str) -> Iterator[pa.RecordBatch]:
@@ -404,8 +408,9 @@ class _Rows:
             there = replace(self, place=autocreate.plan.mapping or self.place)
             # A delete makes nothing.
             usable = pc.and_(columns.alive, pc.is_valid(autocreate.guid))
+            key, instants = autocreate.key, columns.instants
             yield from there._make_batch(
-                AUTOCREATE, nodes.message, nodes.number, rows, usable, autocreate.key, times=columns.times
+                AUTOCREATE, nodes.message, nodes.number, rows, usable, key, instants=instants
             )
 
     def list_rows(self, lists: list[Listing], parents: Nodes, columns: Columns) -> Iterator[pa.RecordBatch]:
@@ -423,8 +428,8 @@ class _Rows:
         message, ends = zip(
             *((parents.message[listing.parent], listing.end) for listing in lists), strict=True
         )
-        times = None if columns.times is None else columns.times.take(at)
-        yield from self._make_batch(LIST, message, ends, rows, columns.alive.take(at), values, times=times)
+        alive, instants = columns.alive.take(at), columns.instants.take(at)
+        yield from self._make_batch(LIST, message, ends, rows, alive, values, instants=instants)
 
     def unreadable_rows(self, faults: Mapping[int, ReadFault]) -> Iterator[pa.RecordBatch]:
         """One row per message that could not be read, which are those with these *faults*."""
@@ -449,7 +454,7 @@ class _Rows:
         keep: pa.Array | None = None,
         values: Mapping[str, pa.Array] | None = None,
         carried: Mapping[str, pa.Array] = MappingProxyType({}),
-        times: pa.Array | None = None,
+        instants: pa.Array | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Statements with these columns, and if there are *values*, with all fields of the target."""
         count = len(message)
@@ -465,10 +470,7 @@ class _Rows:
         batch = self.batch
         rows["message_id"] = batch.column("message_identifier").take(at)
         rows["place"] = pa.array(np.full(count, self.schema.numbers[self.place], np.int32))
-        effective = batch.column("effective_timestamp").take(at)
-        rows["effective_timestamp"] = (
-            effective if times is None else pc.coalesce(times.cast(effective.type), effective)
-        )
+        rows["effective_timestamp"] = _times(batch).take(at) if instants is None else instants
         parts = {name: batch.column(name).take(at) for name in ("topic", "partition", "offset")}
         parts["timestamp"] = batch.column("message_timestamp").take(at)
         parts["record_number"] = pa.array(number, pa.int32())

@@ -24,6 +24,9 @@ deletes the entities that it does not name; with its priority, it decides whethe
 A link leads to the entity that holds its key at the end of the linking record's instant, as the history would
 show it.  If there is none, to the one that holds it at any time; if there are several, the link is ambiguous.
 
+Records that have no value of a key in common, directly or over others, never meet: so such *kins* are gone
+through apart from each other.
+
 Source:
     Data hub, weak composite keys ("employee number or national insurance number"), and out of sequence
     processing ("as if the records had been processed in sequence").  Decision: how keys and time go together
@@ -34,23 +37,27 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.datahub.columns import LOOKED_UP
+from cdckit.datahub.columns import AT, LOOKED_UP
 from cdckit.datahub.mappings import Target
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import DELETE, IS_RECORD, REFRESH, UPSERT, priority_sql
-from cdckit.parts.arguments import flat_columns, quoted, text_literal
+from cdckit.parts.arguments import flat_columns, quoted
 from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.families import FAMILY, NODE, find_families, share_rows
 from cdckit.parts.values import NAME_END, name_parts, name_start, uuid5
 from cdckit.parts.workers import WorkerPlan
+
+HAS_INSTANT = f"text RLIKE '{AT}-?[0-9]+$'"
+"""Whether a text stands for the entity that holds a weak key at an instant: others end otherwise."""
 
 LOOKS = "looks"
 """What a record in error does; the others upsert, delete or refresh."""
@@ -68,6 +75,8 @@ class WeakKeys:
     """How many of them are alternative keys."""
     looked_up: Mapping[int, str]
     """Of the keys that links look up, the beginning of their marked texts."""
+    connecting: tuple[int, ...]
+    """Fields of which those that hold a key with equal values have a value in common."""
     priorities: Mapping[int, tuple[int | None, ...]]
     """By mapping the priorities of the fields that have one of their own."""
 
@@ -85,14 +94,31 @@ class WeakKeys:
             target.keys,
             tuple(tuple(position[name] for name in key) for key in keys),
             len(target.alternatives),
-            {at: lookup_prefix(target.entity, key) for at, key in enumerate(keys) if key in lookups},
+            {
+                at: f"{LOOKED_UP}{','.join(key)}{name_start(target.entity)}"
+                for at, key in enumerate(keys)
+                if key in lookups
+            },
+            tuple(position[name] for name in connecting_fields(target, lookups)),
             priorities,
         )
 
 
-def lookup_prefix(entity: str, fields: Iterable[str]) -> str:
-    """Write what the marked texts of links begin with that look up an entity by these fields."""
-    return f"{LOOKED_UP}{','.join(fields)}{name_start(entity)}"
+def connecting_fields(target: Target, lookups: Set[tuple[str, ...]]) -> list[str]:
+    """
+    Choose fields so that entities that ever hold a key with equal values have one of these in common.
+
+    It may be put together by several records, each of which has sent a part.  Of an alternative key, all of
+    whose fields have values, any field serves, and of what else links look up, all of them together.
+
+    Decision: of several it is the last; the first ones often say of what kind that is, as a country does of
+    a number.
+    """
+    fields = {name for key in lookups.difference(target.alternatives) for name in key}
+    for key in sorted(target.alternatives, key=len):
+        if not fields.intersection(key):
+            fields.add(key[-1])
+    return sorted(fields, key=target.keys.index)
 
 
 @dataclass(slots=True, eq=False)
@@ -125,7 +151,7 @@ class KeyRecord(NamedTuple):
 
 class KeyWalk:
     """
-    All entities of a target while its records are gone through.
+    The entities of a target, or of some kins of it, while their records are gone through.
 
     What `_take`, `_catch_up` and `_delete` do to one entity are the rules of the merge, which
     `cdckit.merging.states` has for columns of entities: who changes one changes the other.
@@ -136,24 +162,9 @@ class KeyWalk:
         self._entities: dict[str, _Entity] = {}
         self._holders: list[dict[str, tuple[_Entity, ...]]] = [{} for _ in keys.keys]
         self._refreshes: list[tuple[str, int]] = []
-        self._instant: int | None = None
-        self._before: dict[tuple[int, str], tuple[_Entity, ...]] = {}
-        """Of the keys that other entities hold within the instant, the holders before it."""
-        self.changes: list[tuple[str, int | None, str | None, bool]] = []
-
-    def begin(self, instant: int | None) -> None:
-        """Begin an instant: what was true at the end of the one before is what its links find."""
-        if instant == self._instant:
-            return
-        for (at, key), before in self._before.items():
-            now = self._holders[at].get(key, ())
-            if now != before:
-                guid = now[0].guid if len(now) == 1 else None
-                self.changes.append(
-                    (self._keys.looked_up[at] + key + NAME_END, self._instant, guid, len(now) > 1)
-                )
-        self._before.clear()
-        self._instant = instant
+        self.changes: dict[tuple[str, int], tuple[str | None, bool]] = {}
+        """By the marked text of a key that links look up, and the instant at the end of which it has other
+        holders: the guid of the only one, and whether there are several."""
 
     def refresh(self, message: str, priority: int) -> None:
         """The end of a list of all entities."""
@@ -222,25 +233,20 @@ class KeyWalk:
             if revived or current is None or offered >= current:
                 entity.values[at], entity.priorities[at] = value, offered
         if tuple(entity.values) != before:
-            self._hold(entity, before, tuple(entity.values))
+            self._hold(entity, before, record.instant)
 
-    def _hold(self, entity: _Entity, before: tuple[str | None, ...], now: tuple[str | None, ...]) -> None:
+    def _hold(self, entity: _Entity, before: tuple[str | None, ...], instant: int) -> None:
         for at, positions in enumerate(self._keys.keys):
             text = _whole_key if at < self._keys.alternatives else _partial_key
-            old, new = text(before, positions), text(now, positions)
+            old, new = text(before, positions), text(entity.values, positions)
             if old == new:
                 continue
-            for key in (old, new):
-                if key is not None:
-                    holding = self._holders[at].get(key, ())
-                    if at in self._keys.looked_up:
-                        self._before.setdefault((at, key), holding)
-                    others = tuple(holder for holder in holding if holder is not entity)
-                    after = (*others, entity) if key == new else others
-                    if after:
-                        self._holders[at][key] = after
-                    else:
-                        del self._holders[at][key]
+            for key in filter(None, (old, new)):
+                others = (holder for holder in self._holders[at].get(key, ()) if holder is not entity)
+                holders = self._holders[at][key] = (*others, *([entity] if key == new else []))
+                if start := self._keys.looked_up.get(at):
+                    guid = holders[0].guid if len(holders) == 1 else None
+                    self.changes[start + key + NAME_END, instant] = guid, len(holders) > 1
 
 
 def _delete(entity: _Entity, priority: int) -> None:
@@ -248,7 +254,7 @@ def _delete(entity: _Entity, priority: int) -> None:
         entity.deleted, entity.priority = True, priority
 
 
-def _whole_key(values: tuple[str | None, ...], positions: tuple[int, ...]) -> str | None:
+def _whole_key(values: Sequence[str | None], positions: tuple[int, ...]) -> str | None:
     """The key as JSON text; None unless all of its fields have values."""
     if len(positions) == 1:
         return values[positions[0]]
@@ -256,7 +262,7 @@ def _whole_key(values: tuple[str | None, ...], positions: tuple[int, ...]) -> st
     return None if None in parts else ",".join(filter(None, parts))
 
 
-def _partial_key(values: tuple[str | None, ...], positions: tuple[int, ...]) -> str | None:
+def _partial_key(values: Sequence[str | None], positions: tuple[int, ...]) -> str | None:
     """The same; None unless any of its fields has a value."""
     return ",".join(filter(None, (values[at] for at in positions))) or None
 
@@ -278,21 +284,23 @@ FOUND_COLUMNS = flat_columns(
 """What is found of records (`message_id`, `number`, `place`), and of the keys that links look up (`text`)."""
 
 
-def find_key_holders(statements: DataFrame, schema: Schema, target: Target) -> DataFrame:
+def find_key_holders(statements: DataFrame, schema: Schema, target: Target, *, few: bool) -> DataFrame:
     """
     Find the entity of every record of a target with weak keys, and those that hold the keys of links.
 
-    The statements are all of the target.
+    The statements are all of the target; where they are *few*, one task goes through them.
 
     Returns:
         Two kinds of rows.  One per record that has a key: `message_id`, `number` and `place`, which tell it
         from others, `guid`, null where it means none, and `several`, whether it means several entities.
-        And one for each instant at the end of which a key that links look up is held by another entity than
-        before: its marked `text`, `at`, and the holder: `guid`, null for none, or `several`.
+        And one for each instant at which a key that links look up got another holder: its marked `text`,
+        `at`, and who holds it at the end of that: `guid`, null for none, or `several`.
 
     Cost: all records of the target that were ever received are sorted in each run, as their keys alone, and
-    gone through in one task: ten to twenty microseconds a record, one or two kilobytes an entity.  That
-    is minutes for ten million records, whatever the cluster; a target with one key costs nothing of this.
+    gone through kin by kin: ten to twenty microseconds a record, one or two kilobytes an entity.  Which
+    keys are kin is found in one task, which holds two numbers for each two values that records name together.
+    A kin is for one task, and there may be few of them where a key has several fields: those that have the
+    last of these in common are one.  A target with one key costs nothing of this.
     """
     keys = WeakKeys.from_schema(schema, target)
     is_record = f"{IS_RECORD} AND claims IS NOT NULL"
@@ -310,8 +318,21 @@ def find_key_holders(statements: DataFrame, schema: Schema, target: Target) -> D
     )
     # Of refreshes in one place the strongest counts.
     in_order = ("at", "arrival", "message_id", F.desc("priority"))
-    single = sent.repartition(1).sortWithinPartitions(*in_order).drop("arrival")
-    return WorkerPlan(single, partial(walk_records, keys=keys), FOUND_COLUMNS).rows()
+    together = sent.coalesce(1) if few else _share_kins(sent, keys)
+    ordered = together.sortWithinPartitions(*in_order).drop("arrival")
+    return WorkerPlan(ordered, partial(walk_records, keys=keys), FOUND_COLUMNS).rows()
+
+
+def _share_kins(sent: DataFrame, keys: WeakKeys) -> DataFrame:
+    """The records of a kin in one partition, and in every partition all refreshes."""
+    values = ((at, f"`value {at}`") for at in keys.connecting)
+    # Values with one number only are told together more than need be.
+    numbers = ", ".join(f"if({value} IS NULL, NULL, xxhash64({at}, {value}))" for at, value in values)
+    nodes = sent.selectExpr("*", f"coalesce({numbers}) AS {NODE}")
+    edges = nodes.selectExpr(NODE, f"explode(array({numbers})) AS other").where(f"other <> {NODE}")
+    kins = nodes.join(find_families(edges.distinct()), NODE, "left")
+    shared = share_rows(kins, F.coalesce(FAMILY, NODE), everywhere=F.col("kind") == REFRESH)
+    return shared.select(*sent.columns)
 
 
 def walk_records(batches: Iterable[pa.RecordBatch], keys: WeakKeys) -> Iterator[pa.RecordBatch]:
@@ -321,20 +342,22 @@ def walk_records(batches: Iterable[pa.RecordBatch], keys: WeakKeys) -> Iterator[
     They are `KeyRecord` in columns, but with the values of key fields one by one, then whether each was
     carried.
     """
-    walk = KeyWalk(keys)
+    walk, schema = KeyWalk(keys), arrow_schema(FOUND_COLUMNS)
     for batch in batches:
-        found_records = []
+        rows = []
         for record in _key_records(batch, keys):
-            walk.begin(record.instant)
             if record.kind == REFRESH:
                 walk.refresh(record.message, record.priority)
             else:
-                found_records.append(
-                    (record.message, record.number, record.place, *walk.record(record), None, None)
-                )
-        yield _output(found_records, walk)
-    walk.begin(None)
-    yield _output([], walk)
+                guid, several = walk.record(record)
+                found = (record.message, record.number, record.place, guid, several)
+                rows.append(dict(zip(schema.names, found, strict=False)))
+        yield pa.RecordBatch.from_pylist(rows, schema)
+    changes = [
+        {"text": text, "at": at, "guid": guid, "several": several}
+        for (text, at), (guid, several) in walk.changes.items()
+    ]
+    yield pa.RecordBatch.from_pylist(changes, schema)
 
 
 def _key_records(batch: pa.RecordBatch, keys: WeakKeys) -> Iterator[KeyRecord]:
@@ -344,14 +367,6 @@ def _key_records(batch: pa.RecordBatch, keys: WeakKeys) -> Iterator[KeyRecord]:
     carried = [column.to_pylist() for column in columns[standard + fields :]]
     plain = (column.to_pylist() for column in columns[:standard])
     return map(KeyRecord, *plain, zip(*values, strict=True), zip(*carried, strict=True))
-
-
-def _output(records: list[tuple[Any, ...]], walk: KeyWalk) -> pa.RecordBatch:
-    holders = [(None, None, None, guid, several, text, at) for text, at, guid, several in walk.changes]
-    rows = [*records, *holders]
-    walk.changes.clear()
-    schema = arrow_schema(FOUND_COLUMNS)
-    return pa.RecordBatch.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
 
 
 def with_weak_guids(statements: DataFrame, key_holders: DataFrame | None) -> DataFrame:
@@ -366,27 +381,12 @@ def with_weak_guids(statements: DataFrame, key_holders: DataFrame | None) -> Dat
     return named.join(means, [*_RECORD], "left").drop("number")
 
 
-def lookup_prefixes(schema: Schema, entity: str) -> list[str]:
-    """Write what the marked texts of links begin with that look up *entity*."""
-    return [lookup_prefix(entity, fields) for fields in sorted(schema.lookup_keys.get(entity, ()))]
-
-
-def has_prefix(text: str, starts: Iterable[str]) -> str:
-    """Tell whether a text is one of those that begin so, in SQL."""
-    return " OR ".join(f"startswith({text}, {text_literal(start)})" for start in starts) or "false"
-
-
-def with_instant(text: str) -> str:
-    """A marked text with the instant of the record in which it stands: what holds a key depends on it."""
-    return f"concat({text}, '@', CAST(unix_micros(effective_timestamp) AS string))"
-
-
 def holders(key_holders: DataFrame, questions: DataFrame) -> DataFrame:
     """
     The entities that hold the keys of links, by what `find_key_holders` gives.
 
-    One row per question (`text`, marked, and `effective_timestamp`; no two the same) that leads somewhere:
-    `text`, with its instant, `found` (a guid, null where there are several) and `several`.
+    One row per question (`text`, marked and with its instant; no two the same) that leads somewhere: `text`,
+    `found` (a guid, null where there are several) and `several`.
 
     Cost: one shuffle of questions and changes by text, and one sort: a key that is asked for, or changes
     hands, however often is no more than so many rows of it.
@@ -394,11 +394,12 @@ def holders(key_holders: DataFrame, questions: DataFrame) -> DataFrame:
     changes = key_holders.where("text IS NOT NULL").selectExpr(
         "text", "at", "struct(guid, several) AS holder", "CAST(NULL AS string) AS asked"
     )
-    needs = questions.selectExpr(
-        "text",
-        "effective_timestamp AS at",
+    dated = questions.selectExpr("text AS asked", f"substring_index(text, '{AT}', -1) AS at")
+    needs = dated.selectExpr(
+        f"left(asked, length(asked) - length(at) - {len(AT)}) AS text",
+        "timestamp_micros(CAST(at AS long)) AS at",
         "CAST(NULL AS struct<guid: string, several: boolean>) AS holder",
-        f"{with_instant('text')} AS asked",
+        "asked",
     )
     so_far = "ORDER BY at, asked IS NOT NULL ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
     united = changes.unionByName(needs).selectExpr(

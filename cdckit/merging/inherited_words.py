@@ -37,11 +37,10 @@ from cdckit.merging.states import counting_changes, field, steps
 from cdckit.model.changes import UPSERT
 from cdckit.parts.arrays import NOWHERE, Bools, Ints, first_of_entity, ints
 from cdckit.parts.arrow_types import make_batch
+from cdckit.parts.families import FAMILY
 
 MOVE = "move"
 """The column that says of which move a change is part: equal texts, one move; null in all others."""
-
-FAMILY = "family"
 
 OWN = ("effective_timestamp", "sequence", "arrival", "snapshot")
 """What says the place of a change stands twice where changes may be placed: as it was, under `own_…`."""
@@ -276,25 +275,3 @@ def _with_own_places(changes: Changes, words: _InheritedWords, schema: pa.Schema
     own_columns = {name: words.table.column(f"own_{name}") for name in OWN if f"own_{name}" in names}
     columns = dict(zip(names, words.table.columns, strict=True))
     return make_batch({**columns, **own_columns}, schema)
-
-
-def families(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """
-    Find which keys moves connect.
-
-    Args:
-        batches: All moves: two numbers, those of the two keys.
-        schema: Two numbers: of each key that was named, and of its family.
-    """
-    pairs = [np.zeros((2, 0), np.int64)]
-    pairs += [np.stack([ints(column) for column in batch.columns]) for batch in batches]
-    nodes, ends = np.unique(np.concatenate(pairs, axis=1), return_inverse=True)
-    first, other = ends.reshape(2, -1)
-    family, before = np.arange(len(nodes)), None
-    while before is None or not np.array_equal(family, before):
-        before = family.copy()
-        lower = np.minimum(family[first], family[other])
-        for end in (first, other):
-            np.minimum.at(family, family[end], lower)
-        family = family[family]
-    yield make_batch({schema.names[0]: pa.array(nodes), schema.names[1]: pa.array(nodes[family])}, schema)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.merging.arrow_changes import ARRIVED, GUID, MOVED_HERE, OPERATIONS, SNAPSHOT, Layout, flat_columns
-from cdckit.merging.moves import SHARES, brings_identity, with_moves
+from cdckit.merging.moves import brings_identity, with_moves
 from cdckit.merging.versions import versions
 from cdckit.model.changes import LACKING, MOVED, ORDER, TRUNCATE, UNTIL, require_changes
 from cdckit.model.history import (
@@ -38,6 +38,7 @@ from cdckit.parts.arguments import (
 from cdckit.parts.arrow_types import arrow_schema, arrow_type
 from cdckit.parts.calls import NAME, takes
 from cdckit.parts.columns import with_guid
+from cdckit.parts.families import share_rows
 from cdckit.parts.public_calls import called
 from cdckit.parts.values import can_be_guids, is_collated, key_digest
 from cdckit.parts.widening import WHOLE_KEYS
@@ -228,18 +229,11 @@ def sort_by_entity(
         ordered = together.sortWithinPartitions(*layout.identity, *ORDER)
         return SortedChanges(ordered.drop("sequence", "arrival"), layout, data)
     is_truncate = F.col("operation").eqNullSafe(OPERATIONS.index(TRUNCATE))
-    together = flat.coalesce(1) if few else _with_truncates_everywhere(flat, is_truncate, layout)
+    identity = F.xxhash64(*layout.identity)
+    together = flat.coalesce(1) if few else share_rows(flat, identity, everywhere=is_truncate)
     return SortedChanges(
         together.sortWithinPartitions(is_truncate.desc(), *layout.identity, *ORDER), layout, data
     )
-
-
-def _with_truncates_everywhere(flat: DataFrame, is_truncate: Column, layout: Layout) -> DataFrame:
-    """The changes of an entity in one partition, and in every partition all truncates."""
-    share = F.pmod(F.xxhash64(*layout.identity), F.lit(SHARES))
-    shares = F.when(is_truncate, F.sequence(F.lit(0).cast("long"), F.lit(SHARES - 1).cast("long")))
-    shared = flat.withColumn("share", F.explode(F.coalesce(shares, F.array(share))))
-    return shared.repartition("share").drop("share")
 
 
 def with_guids(made: DataFrame, layout: Layout, entity: str) -> DataFrame:

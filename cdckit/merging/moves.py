@@ -29,23 +29,17 @@ from cdckit.merging.arrow_changes import (
     priority_column,
     value_column,
 )
-from cdckit.merging.inherited_words import FAMILY, MOVE, OWN, families, inherit_words
+from cdckit.merging.inherited_words import MOVE, OWN, inherit_words
 from cdckit.model.changes import MADE_OF, MOVED, TRUNCATE, UNTIL, UPSERT, require_moves
 from cdckit.model.records import usable_changes
 from cdckit.parts.arguments import quoted, require_struct, wrong_argument
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.calls import rows_with, takes
+from cdckit.parts.families import FAMILY, NODE, find_families, share_rows
 from cdckit.parts.public_calls import called_function
 from cdckit.parts.workers import WorkerPlan
 
-_NODE, _OTHER = "node", "other"
-_FAMILIES = T.StructType().add(_NODE, T.LongType()).add(FAMILY, T.LongType())
-
 _COMPLETE = "cdckit.complete"
-
-SHARES = 1 << 12
-"""Into how many shares what is read together falls by a hash, each of which is given every truncate: many
-more than there are tasks, so that tasks have about as much to do."""
 
 
 @takes(changes=rows_with(MOVED))
@@ -163,9 +157,9 @@ def find_inherited_words(changes: DataFrame, keys: Sequence[str], *, at_once: bo
     )
     order = ("effective_timestamp", "sequence", "arrival", "message_id", "source")
     rows = complete.withColumns(
-        {_NODE: _key_number("data", keys, data), MOVE: _move_name(keys, data)}
+        {NODE: _key_number("data", keys, data), MOVE: _move_name(keys, data)}
     ).selectExpr(
-        _NODE,
+        NODE,
         MOVE,
         f"{MOVE} IS NOT NULL AND operation = '{UPSERT}' AS {MOVED_HERE}",
         *([GUID] if has_guid else []),
@@ -182,21 +176,15 @@ def find_inherited_words(changes: DataFrame, keys: Sequence[str], *, at_once: bo
     # changes are made by long expressions; of a filter that is not determined by the row it says nothing.
     has_moved = F.col(MOVED).isNotNull() & (F.rand(0) >= 0)
     edges = complete.where(has_moved).select(
-        _key_number("data", keys, data).alias(_NODE), other.alias(_OTHER)
+        _key_number("data", keys, data).alias(NODE), other.alias("other")
     )
-    in_one = partial(families, schema=arrow_schema(_FAMILIES, large=True))
-    family = WorkerPlan(edges.repartition(1), in_one, _FAMILIES, large=True).rows()
     is_truncate = F.col("operation").eqNullSafe(OPERATIONS.index(TRUNCATE))
-    words = rows.where(~is_truncate).join(family, _NODE, "inner")
-    shared = words.withColumn("share", F.pmod(FAMILY, F.lit(SHARES)))
+    words = rows.where(~is_truncate).join(find_families(edges), NODE, "inner")
     if is_placed:
-        shares = F.explode(F.sequence(F.lit(0).cast("long"), F.lit(SHARES - 1).cast("long")))
-        nowhere = F.lit(0).cast("long").alias(FAMILY)
-        truncates = rows.where(is_truncate).select(*rows.columns, nowhere, shares.alias("share"))
-        shared = shared.unionByName(truncates)
-    together = shared.repartition("share").drop("share", _NODE)
+        words = words.unionByName(rows.where(is_truncate).withColumn(FAMILY, F.lit(0).cast("long")))
+    together = share_rows(words, F.col(FAMILY), everywhere=is_truncate).drop(NODE)
     ordered = together.sortWithinPartitions(is_truncate.desc(), FAMILY, *layout.identity, *order)
-    kept = rows.drop(_NODE, MOVE, MOVED_HERE).schema
+    kept = rows.drop(NODE, MOVE, MOVED_HERE).schema
     flat = T.StructType([column for column in kept if not column.name.startswith("own_")])
     by = partial(inherit_words, layout=layout, schema=arrow_schema(flat, large=True))
     return _as_changes(WorkerPlan(ordered, by, flat, large=True).rows(), complete)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from cdckit import datahub
 from cdckit.datahub.message_statements import read_statements
@@ -13,7 +17,7 @@ from cdckit.datahub.readers import READERS as OWN_READERS
 from cdckit.datahub.readers import ReaderSettings
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import MESSAGE_COLUMNS, statement_schema
-from cdckit.datahub.weak_keys import LOOKS, WeakKeys
+from cdckit.datahub.weak_keys import LOOKS, WeakKeys, connecting_fields, find_key_holders
 from cdckit.datahub.weak_keys import walk_records as walked_rows
 from cdckit.parts.arrow_types import arrow_schema
 from support.hub_comparison import interpreted
@@ -109,3 +113,75 @@ def test_every_record_means_whom_the_interpreter_says(seed: int) -> None:
     }
     assert sum(several for _, several in found.values()) >= 3
     assert len({guid for guid, _ in found.values()}) >= 5
+
+
+def persons(*keys: dict[str, str], link_key: str | None = None) -> Schema:
+    """Persons whose fields belong to these keys, in one system each; and desks that may link to them."""
+    links = [{"reference": "sitter", "type": "link", "linkEntity": "person", "linkKey": link_key}]
+    desk = [{"reference": "desk", "key": True}, *(links if link_key else [])]
+    systems = []
+    for number, named in enumerate(keys):
+        fields = [{"reference": name, "key": key} for name, key in named.items()]
+        mappings = {"person": [{"reference": "person", "fields": fields}]}
+        mappings["desk"] = [{"reference": "desk", "fields": desk}]
+        systems.append({"reference": f"s{number}", "mappings": mappings})
+    return datahub.schema(*systems)
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        (persons({"emp": "a", "nino": "b"}), ["emp", "nino"]),
+        # Of a key of several fields one is enough: the last, or one that is there already.
+        (persons({"emp": "a", "country": "b", "number": "b"}), ["emp", "number"]),
+        (persons({"country": "b", "number": "b"}, {"country": "c"}), ["country"]),
+        # A link may look up any part of a key.
+        (persons({"emp": "a", "country": "b", "number": "b"}, link_key="country"), ["emp", "country"]),
+        (persons({"emp": "a", "nino": "b"}, link_key="emp"), ["emp", "nino"]),
+    ],
+)
+def test_a_key_has_a_field_by_which_its_records_are_connected(schema: Schema, expected: list[str]) -> None:
+    target = schema.targets["person"]
+    assert connecting_fields(target, schema.lookup_keys.get("person", set())) == expected
+
+
+COALESCE = "spark.sql.adaptive.coalescePartitions.enabled"
+
+
+@pytest.fixture
+def many_tasks(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session that puts no small partitions together."""
+    spark.conf.set(COALESCE, "false")
+    yield spark
+    spark.conf.unset(COALESCE)
+
+
+def test_kins_apart_give_what_all_records_in_their_order_give(many_tasks: SparkSession) -> None:
+    """Parts of a program, the keys of each its own: their persons share no keys, and a refresh means all."""
+    rows, spark = list[Row](), many_tasks
+    program = draw_program(300, messages=720).without_repeats()
+    schema = datahub.schema(*program.schema)
+    for part, piece in enumerate(program.pieces(12), start=1):
+        messages = [each for each in map(read_message, piece) if each is not None]
+        for row in statements_of(messages, schema, "person"):
+            for name in ("emp", "nino", "family"):
+                if row["data"] and row["data"][name] is not None:
+                    row["data"][name] += 10 * part if name == "emp" else str(part)
+            rows.append(row)
+    target, columns = schema.targets["person"], statement_schema(schema.targets["person"])
+    table: Any = pa.Table.from_pylist(rows, arrow_schema(columns))
+    statements = spark.createDataFrame(table, columns)
+    together, apart = (
+        find_key_holders(statements, schema, target, few=few)
+        .withColumn("task", F.spark_partition_id())
+        .toArrow()
+        .to_pylist()
+        for few in (True, False)
+    )
+    assert [len({row.pop("task") for row in found}) for found in (together, apart)] == [1, 2]
+    assert sorted(apart, key=repr) == sorted(together, key=repr)
+    records = [row for row in apart if row["message_id"] is not None]
+    assert len(records) > 100
+    assert len({row["guid"] for row in records}) > 40
+    assert sum(row["several"] for row in records) > 3
+    assert len({row["text"] for row in apart}) > 40
