@@ -114,7 +114,7 @@ def connecting_fields(target: Target, lookups: Set[tuple[str, ...]]) -> list[str
     Decision: of several it is the last; the first ones often say of what kind that is, as a country does of
     a number.
     """
-    fields = {name for key in lookups.difference(target.alternatives) for name in key}
+    fields = {name for key in lookups - set(target.alternatives) for name in key}
     for key in sorted(target.alternatives, key=len):
         if not fields.intersection(key):
             fields.add(key[-1])
@@ -192,14 +192,14 @@ class KeyWalk:
     def _find_entities(self, values: tuple[str | None, ...]) -> list[_Entity]:
         entities: list[_Entity] = []
         for at in range(self._keys.alternatives):
-            key = _whole_key(values, self._keys.keys[at])
+            key = _key_text(values, self._keys.keys[at], whole=True)
             if key is not None:
                 entities += [entity for entity in self._holders[at].get(key, ()) if entity not in entities]
         return entities
 
     def _begin_entity(self, key_record: KeyRecord) -> _Entity:
-        keys = (_whole_key(key_record.values, key) for key in self._keys.keys[: self._keys.alternatives])
-        key = next(filter(None, keys))
+        keys = self._keys.keys[: self._keys.alternatives]
+        key = next(filter(None, (_key_text(key_record.values, key, whole=True) for key in keys)))
         name = f"{name_start(self._keys.entity)}{key}{NAME_END}"
         guid = uuid5(name)
         if guid in self._entities:
@@ -237,8 +237,8 @@ class KeyWalk:
 
     def _hold(self, entity: _Entity, before: tuple[str | None, ...], instant: int) -> None:
         for at, positions in enumerate(self._keys.keys):
-            text = _whole_key if at < self._keys.alternatives else _partial_key
-            old, new = text(before, positions), text(entity.values, positions)
+            whole = at < self._keys.alternatives
+            old, new = (_key_text(values, positions, whole=whole) for values in (before, entity.values))
             if old == new:
                 continue
             for key in filter(None, (old, new)):
@@ -254,17 +254,12 @@ def _delete(entity: _Entity, priority: int) -> None:
         entity.deleted, entity.priority = True, priority
 
 
-def _whole_key(values: Sequence[str | None], positions: tuple[int, ...]) -> str | None:
-    """The key as JSON text; None unless all of its fields have values."""
+def _key_text(values: Sequence[str | None], positions: tuple[int, ...], *, whole: bool) -> str | None:
+    """The key as JSON text; None unless any of its fields has a value, or for a *whole* one all have."""
     if len(positions) == 1:
         return values[positions[0]]
     parts = [values[at] for at in positions]
-    return None if None in parts else ",".join(filter(None, parts))
-
-
-def _partial_key(values: Sequence[str | None], positions: tuple[int, ...]) -> str | None:
-    """The same; None unless any of its fields has a value."""
-    return ",".join(filter(None, (values[at] for at in positions))) or None
+    return None if whole and None in parts else ",".join(filter(None, parts)) or None
 
 
 def key_parts(name: str, values: pa.Array) -> list[str | None]:
