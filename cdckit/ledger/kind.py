@@ -19,7 +19,7 @@ from cdckit.parts.values import guid
 from cdckit.store import OtherKind, Snapshot, Transaction
 from cdckit.store.store import Tables, read_note
 
-FORMAT = 4
+FORMAT = 5
 _NOTE = "cdckit.ledger"
 _NO_FIELDS = T.StructType([])
 

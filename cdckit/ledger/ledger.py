@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial, wraps
 from pathlib import Path
@@ -38,7 +38,7 @@ from cdckit.model.changes import ranked_sources, require_changes
 from cdckit.model.documents import make_sink
 from cdckit.model.sources import Priority, UnknownSource, find_unused_priorities
 from cdckit.outputs.scd import scd_type_2
-from cdckit.parts.arguments import StreamBatch, microseconds, require_batch_id, require_name
+from cdckit.parts.arguments import StreamBatch, microseconds, quoted, require_batch_id, require_name
 from cdckit.parts.calls import checked_calls
 from cdckit.parts.tables import AnyTable
 from cdckit.parts.workers import describe_jobs
@@ -297,7 +297,8 @@ class Ledger:
             only its content is compared: one job that writes nothing.  A *gate* costs what it asks, each
             time that it is asked.  Where an entity is merged again that a row moved to, or from, what rows
             took along is found anew from the whole log, as in `merge`, and the entities for which it is
-            another are merged once more.  A batch that cuts a ledger into more buckets costs a `rebuild`.
+            another are merged once more.  A batch that cuts a ledger into more buckets costs a `rebuild`,
+            also each time that a gate refuses it; `vacuum` removes what that leaves.
         """
         require_changes(changes)
         require_gate(gate)
@@ -387,14 +388,14 @@ class Ledger:
                 A column in which nothing stands, as all are in a frame of pandas without rows, has the type
                 that the ledger knows.  One of times stays one: texts or numbers would make each row news.
             taken_at: When the list was taken; aware, any zone.  Or the name of a column of *rows*, of
-                timestamps, that tells several lists apart, and is no field; a list in which nothing stands
-                is in no such table.
+                timestamps, that tells several lists apart, and is neither a key nor a field; a list in which
+                nothing stands is in no such table.
             source: Who says so.
-            priority: How much it counts, a `Priority` where fields differ; best the same for all lists of a
-                source.
+            priority: How much it counts, a `Priority` where fields differ; what another list says anew
+                because of this one counts as much as that one.
             max_deleted: Which share of the entities in the list before it one may lack, from 0 to 1: half
-                a list is no list.  Without it any share, but not all: an empty list is an export that went
-                wrong, unless `max_deleted=1` says that nothing is left.
+                a list is no list.  Without it any share, but not all: an empty list, also as the first one,
+                is an export that went wrong, unless `max_deleted=1` says that nothing is left.
             gate: As for `apply`.
 
         Returns:
@@ -453,6 +454,7 @@ class Ledger:
         priority: int | Priority = 0,
         max_deleted: float | None = None,
         gate: Gate | None = None,
+        applied: Collection[datetime] = (),
     ) -> Callable[[DataFrame, int], ApplyResult]:
         """
         `apply_list` for a stream of lists:
@@ -460,17 +462,36 @@ class Ledger:
 
         A batch may hold several lists, and holds each of them whole, as a stream of files does where a list
         is one file.  A list that was cut in two is refused with its second part (`UnfitList`), and ends the
-        stream.  A batch that comes again, to this stream or to another one, is no news.
+        stream.  Then take the first part back (`revoke_list`), apply both together (`apply_list`), and start
+        the stream again with the instant of that list as *applied*.  A batch that comes again, to this stream
+        or to another one, is no news.
 
         Args:
             taken_at: The column that tells the lists apart.
             source, priority, max_deleted, gate: As for `apply_list`.
+            applied: When lists were taken that the ledger has whole by another call: what the stream brings
+                of them is passed over.
+
+        Raises:
+            InvalidArgument: The ledger has no list of *source* and one of the instants *applied*.
         """
         require_gate(gate)
         require_share(max_deleted)
-        return lambda rows, _: self.apply_list(
-            rows, taken_at=taken_at, source=source, priority=priority, max_deleted=max_deleted, gate=gate
-        )
+        whole = {microseconds(at, "applied") for at in applied}
+        lists = self.lists().where(F.col("source") == F.lit(source)).select(F.unix_micros("taken"))
+        if whole and whole - {row[0] for row in lists.collect()}:
+            needed = f"instants at which lists of {source!r} were taken; ledger.lists() shows them"
+            raise InvalidArgument(None, "applied", needed, list(applied))
+
+        def take(rows: DataFrame, _: int) -> ApplyResult:
+            if whole:
+                is_applied = F.unix_micros(quoted(taken_at)).isin(*whole)
+                rows = rows.where(~F.coalesce(is_applied, F.lit(False)))
+            return self.apply_list(
+                rows, taken_at=taken_at, source=source, priority=priority, max_deleted=max_deleted, gate=gate
+            )
+
+        return take
 
     @describe_jobs("ledger: take back a full list")
     def revoke_list(

@@ -67,8 +67,17 @@ from cdckit.store import Snapshot, Transaction
 
 _LOG = logging.getLogger(__name__)
 FUNCTION = "apply_list"
-KnownLists = dict[str, dict[int, int]]
-"""The lists of each source: how many entities each names, by its instant in microseconds."""
+
+
+class KnownList(NamedTuple):
+    """A list that the ledger has: how many entities it names, and how much its source's word counts in it."""
+
+    rows: int
+    priority: Priority
+
+
+KnownLists = dict[str, dict[int, KnownList]]
+"""The lists of each source, by the instant in microseconds."""
 
 
 class GivenLists(NamedTuple):
@@ -84,24 +93,24 @@ def known_lists(base: Snapshot, kind: Kind) -> KnownLists:
     """The lists that a ledger has."""
     lists: KnownLists = {}
     if base.has(kind.lists):
-        table = base.arrow(kind.lists)
-        taken = table.column("taken").cast(pa.int64()).to_pylist()
-        for source, at, rows in zip(
-            table.column("source").to_pylist(), taken, table.column("rows").to_pylist(), strict=True
-        ):
-            lists.setdefault(source, {})[at] = rows
+        for row in base.arrow(kind.lists).to_pylist():
+            known = KnownList(row["rows"], Priority(row["priority"], dict(row["field_priorities"])))
+            lists.setdefault(row["source"], {})[microseconds(row["taken"], "taken")] = known
     return lists
 
 
 def note_lists(transaction: Transaction, kind: Kind, stated_lists: KnownLists) -> None:
     """Let the ledger have these lists."""
     rows = [
-        (source, at, count) for source, lists in stated_lists.items() for at, count in sorted(lists.items())
+        (source, at, known) for source, lists in stated_lists.items() for at, known in sorted(lists.items())
     ]
+    of_fields = [list(known.priority.fields.items()) for *_, known in rows]
     columns = {
         "source": pa.array([row[0] for row in rows], pa.string()),
         "taken": pa.array([row[1] for row in rows], pa.int64()).cast(INSTANT),
-        "rows": pa.array([row[2] for row in rows], pa.int64()),
+        "rows": pa.array([known.rows for *_, known in rows], pa.int64()),
+        "priority": pa.array([known.priority.entity for *_, known in rows], pa.int32()),
+        "field_priorities": pa.array(of_fields, pa.map_(pa.string(), pa.int32())),
     }
     transaction.replace(kind.lists, pa.table(columns))
 
@@ -135,6 +144,9 @@ def read_lists(
     if apart:
         remedy += " A text as taken_at is a column; an instant is a datetime with tzinfo."
     require_columns(rows, [*kind.keys, *apart], remedy=remedy)
+    if set(apart) & set(kind.keys):
+        needed = "a column that is no key: it tells lists apart, and a key tells apart what a list names"
+        raise InvalidArgument(None, "taken_at", needed, taken_at)
     stream = "let writeStream.foreachBatch(ledger.list_sink(taken_at=…)) hand them over"
     require_batch(rows, "rows", stream)
     at, instants = _instants(rows, taken_at)
@@ -154,6 +166,7 @@ def read_lists(
         F.struct(*carried).alias("carried"),
     )
     empty = empty_columns(rows, table if isinstance(table, pa.Table) else None)
+    empty = {name: kind for name, kind in empty.items() if name in fields}
     return GivenLists(listed.withMetadata("data", note_empty(empty)), source, priority, instants)
 
 
@@ -221,10 +234,19 @@ def _instants(rows: DataFrame, taken: datetime | str) -> tuple[Column, list[int]
     return F.timestamp_micros(F.lit(at)), [at]
 
 
-def _with_priority(rows: DataFrame, given: GivenLists) -> DataFrame:
-    if given.priority.fields or "field_priorities" in rows.columns:
-        return with_priorities(rows, {given.source: given.priority})
-    return rows.withColumn("priority", F.lit(given.priority.entity))
+def _with_priorities(
+    changes: DataFrame, source: str, priority: Priority, others: Mapping[int, Priority]
+) -> DataFrame:
+    """Let each change count as much as the list that says it: as *priority*, or as that of its instant."""
+    if not others and not priority.fields and "field_priorities" not in changes.columns:
+        return changes.withColumn("priority", F.lit(priority.entity))
+    ranked, names = with_priorities(changes, {source: priority}), ("priority", "field_priorities")
+    for at, other in others.items():
+        before = ranked.withColumn("before", F.struct(*names))
+        is_its_word = F.unix_micros("effective_timestamp") == F.lit(at)
+        own = {name: F.when(is_its_word, F.col(name)).otherwise(F.col(f"before.{name}")) for name in names}
+        ranked = with_priorities(before, {source: other}).withColumns(own).drop("before")
+    return ranked
 
 
 class Restatement(NamedTuple):
@@ -247,7 +269,7 @@ def restate_lists(
     transaction: Transaction,
     kind: Kind,
     source: str,
-    lists: Collection[int],
+    lists: Mapping[int, KnownList],
     given: GivenLists | None,
     revoked: Collection[int] = (),
 ) -> Restatement:
@@ -255,7 +277,8 @@ def restate_lists(
     Compare each list that comes with the one before it, and each that follows one that comes or goes.
 
     *lists* are those of the source that the ledger has, *given* those that come, of which the ledger may have
-    some, and *revoked* those of the ledger that go.
+    some, and *revoked* those of the ledger that go.  Each speaks with its own priority, whatever that of the
+    one is which made it speak.
 
     Cost: one scan of the log, an aggregation of what the source's lists said, one shuffle of that and of
         what is given by key.
@@ -273,12 +296,15 @@ def restate_lists(
         rows = given.rows.where(F.unix_micros("effective_timestamp").isin(new))
         if neighbours:
             rows = unite([list_rows_at(transaction, kind, source, neighbours), rows])
-        rows = _with_priority(rows, given)
     empty = empty_fields(rows.schema)
     following = [(at, next_) for next_, at in before.items() if at is not None]
     changes = compare_lists(_with_next_list(rows, following), kind.keys, F.lit("")).where(
         F.unix_micros("effective_timestamp").isin(stated)
     )
+    own = {at: lists[at].priority for at in stated if at in lists}
+    priority = next(iter(own.values()), Priority()) if given is None else given.priority
+    others = {at: other for at, other in own.items() if other != priority}
+    changes = _with_priorities(changes, source, priority, others)
     try:
         kept = transaction.scratch(changes).withMetadata("data", note_empty(empty))
     except SparkRuntimeException as error:
@@ -350,30 +376,40 @@ def apply_lists(
         sentence = "apply_list(): the first list of source=%r, which ends nothing; there are lists of %s"
         _LOG.warning(sentence, given.source, others)
     restatement = restate_lists(transaction, kind, given.source, lists, given)
-    _warn_of_left_out(transaction, kind, given, restatement.before)
+    behind = {at: before for at, before in restatement.before.items() if at not in lists and before in lists}
+    _warn_of_left_out(transaction, kind, given, behind)
     counts, lost = count_lists(transaction, kind, given.source, lists, restatement, max_deleted)
-    all_lists[given.source] = {**lists, **counts}
+    new = {at: KnownList(rows, given.priority) for at, rows in counts.items()}
+    all_lists[given.source] = {**lists, **new}
     return replace(_apply_restatement(transaction, kind, restatement, all_lists, gate), deleted=lost)
 
 
 def _warn_of_left_out(
     transaction: Transaction, kind: Kind, given: GivenLists, before: Mapping[int, int | None]
 ) -> None:
-    """Log a warning where columns that the list before had are left out, or are called otherwise now."""
-    previous = before[min(before)] if before else None
+    """
+    Log a warning where columns that the list before had are left out, or are called otherwise now.
+
+    *before* are the lists of the ledger right before those that are given, which have all the same columns.
+    """
     given_names = require_struct(given.rows, "data").names
     names = sorted(set(kind.fields(transaction).names) - set(given_names))
-    if previous is None or not names:
+    previous = {at: list_ for list_, at in before.items() if at is not None}
+    if not previous or not names:
         return
-    rows = list_rows_at(transaction, kind, given.source, [previous])
-    (had,) = rows.agg(*(F.bool_or(F.col("carried").getField(name)).alias(name) for name in names)).collect()
-    left_out = ", ".join(name for name in names if had[name])
-    if left_out:
-        new = ", ".join(name for name in given_names if name not in kind.fields(transaction).names)
-        renamed = "; new in it: %s.  A column that was renamed needs its old name: revoke_list(), and again"
-        sentence = "apply_list(): the list of %s has no %s, so what the list before says of it stands%s"
-        also = renamed % new if new else ""
-        _LOG.warning(sentence, to_instant(min(before)).isoformat(), left_out, also)
+    rows = list_rows_at(transaction, kind, given.source, previous)
+    at = F.unix_micros("effective_timestamp").alias("at")
+    had = [F.coalesce(F.bool_or(F.col("carried").getField(name)), F.lit(False)).alias(name) for name in names]
+    for row in rows.groupBy(at).agg(*had).orderBy("at").collect():
+        left_out = ", ".join(name for name in names if row[name])
+        if left_out:
+            new = ", ".join(name for name in given_names if name not in kind.fields(transaction).names)
+            renamed = (
+                "; new in it: %s.  A column that was renamed needs its old name: revoke_list(), and again"
+            )
+            sentence = "apply_list(): the list of %s has no %s, so what the list before says of it stands%s"
+            also = renamed % new if new else ""
+            _LOG.warning(sentence, to_instant(previous[row["at"]]).isoformat(), left_out, also)
 
 
 def revoke_list(transaction: Transaction, kind: Kind, source: str, at: int, gate: Gate | None) -> ApplyResult:
@@ -384,7 +420,7 @@ def revoke_list(transaction: Transaction, kind: Kind, source: str, at: int, gate
         needed = f"an instant at which a list of {source!r} was taken; ledger.lists() shows them"
         raise InvalidArgument(None, "taken_at", needed, to_instant(at))
     restatement = restate_lists(transaction, kind, source, lists, None, [at])
-    all_lists[source] = {instant: rows for instant, rows in lists.items() if instant != at}
+    all_lists[source] = {instant: known for instant, known in lists.items() if instant != at}
     return _apply_restatement(transaction, kind, restatement, all_lists, gate)
 
 
@@ -430,8 +466,9 @@ def require_same(transaction: Transaction, kind: Kind, given: GivenLists, again:
     for instant, differing in alone.groupBy("at").count().orderBy("at").limit(1).collect():
         reason = f"the ledger has a list of this instant, and {differing} rows of the two differ"
         remedy = (
-            "If both are parts of one list, take the old one back and apply them together, in one table; "
-            "if the new one is right, take the old one back and apply that: "
+            "If both are parts of one list, take the old one back and apply them together, in one table (a "
+            "stream goes on by list_sink(…, applied=[that instant])); if the new one is right, take the old "
+            "one back and apply that: "
             f"ledger.revoke_list(taken_at={instant_literal(to_instant(instant))}, source={given.source!r})."
         )
         raise UnfitList(FUNCTION, given.source, to_instant(instant), reason, remedy)
@@ -445,7 +482,7 @@ def count_lists(
     transaction: Transaction,
     kind: Kind,
     source: str,
-    lists: Mapping[int, int],
+    lists: Mapping[int, KnownList],
     restatement: Restatement,
     max_deleted: float | None,
 ) -> tuple[dict[int, int], int]:
@@ -453,14 +490,15 @@ def count_lists(
     Count the entities that each new list names, and those that all of them lack beside the lists before.
 
     Raises:
-        UnfitList: One lost a larger share of the one before it than *max_deleted*; or all, without that.
+        UnfitList: One lost a larger share of the one before it than *max_deleted*; or all, without that; or
+            it is the first one and names nothing, unless *max_deleted* is 1.
 
     Cost: of what changes, one aggregation; a scan of the log where something was erased.
     """
     at = F.unix_micros("effective_timestamp").alias("at")
     # After an erasure fewer are left than were named.
     is_whole = Erasures.of(transaction, kind) is None
-    counts = dict(lists) if is_whole else {}
+    counts = {instant: known.rows for instant, known in lists.items()} if is_whole else {}
     before = [instant for instant in restatement.before.values() if instant is not None]
     unknown = [instant for instant in before if instant in lists and instant not in counts]
     if unknown:
@@ -482,6 +520,12 @@ def count_lists(
         if max_deleted is None and of and lost == of and not begun:
             reason = f"it names nothing, and the list before it named {of} entities"
             remedy = "Look whether the export went wrong; if they are gone, apply it with max_deleted=1."
+            raise UnfitList(FUNCTION, source, to_instant(instant), reason, remedy)
+        if max_deleted != 1 and previous is None and not begun:
+            reason = "it names nothing, and there is no list before it"
+            remedy = (
+                "Look whether the export went wrong; if nothing is there yet, apply it with max_deleted=1."
+            )
             raise UnfitList(FUNCTION, source, to_instant(instant), reason, remedy)
         if max_deleted is not None and lost > max_deleted * of:
             reason = f"it lacks {lost} of the {of} entities that the list before it named, more than "

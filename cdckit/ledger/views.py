@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import (
@@ -160,7 +161,7 @@ class View:
             `source`; `taken`, the instant; `rows`, how many entities the list named.  No row if there was
             none.
         """
-        return read_rows(self._snapshot, self.kind.lists, LISTS_SCHEMA)
+        return self._rows(self.kind.lists, LISTS_SCHEMA).select(*LISTS_SCHEMA.names)
 
     def erased(self) -> DataFrame:
         """
@@ -170,7 +171,7 @@ class View:
             `entity_hash`, a keyed hash; `field`, null where all went; `later`, what becomes of later changes;
             `erased_at`, `erased_by`, `reason`, `receipt`.
         """
-        return read_rows(self._snapshot, self.kind.erased, TOMBSTONE_SCHEMA)
+        return self._rows(self.kind.erased, TOMBSTONE_SCHEMA)
 
     def refused(self) -> DataFrame:
         """
@@ -180,7 +181,7 @@ class View:
             Where it stands among all arrivals (`topic`, `partition`, `offset`, `timestamp`, `record_number`),
             its `source`, `error_code` and `error_description`; none of its values.
         """
-        return read_rows(self._snapshot, self.kind.refused, REFUSED_SCHEMA)
+        return self._rows(self.kind.refused, REFUSED_SCHEMA)
 
     def rejects(self) -> DataFrame:
         """
@@ -195,13 +196,11 @@ class View:
 
         Cost: reads the table of rejects, and a shuffle of it.
         """
-        return read_rows(self._snapshot, self.kind.rejects, LEDGER_REJECT_SCHEMA).dropDuplicates()
+        return self._rows(self.kind.rejects, LEDGER_REJECT_SCHEMA).dropDuplicates()
 
     def receipts(self) -> list[Receipt]:
         """The receipts of all erasures, the first one first."""
-        receipts = read_rows(self._snapshot, self.kind.receipts, RECEIPT_SCHEMA).orderBy(
-            "erased_at", "receipt"
-        )
+        receipts = self._rows(self.kind.receipts, RECEIPT_SCHEMA).orderBy("erased_at", "receipt")
         return [Receipt.from_json(row["text"]) for row in receipts.collect()]
 
     def contracts(self) -> dict[str, tuple[DataFrame, str]]:
@@ -260,6 +259,10 @@ class View:
         if number:
             problem = f"{number} of its versions, or of those that the log gives, are not in the other"
             raise DamagedTable(self.kind.history, self.kind.history, problem, "Let `rebuild()` make it anew.")
+
+    def _rows(self, name: str, schema: T.StructType) -> DataFrame:
+        """A table that does not follow from the log."""
+        return read_rows(self._snapshot, name, schema)
 
     def _files(self, valid_at: datetime | None, key: Key | None) -> list[File]:
         """The files of the history that `as_of` and `history` read."""
@@ -321,7 +324,7 @@ class Pending(View):
 
     def __init__(self, transaction: Transaction, kind: Kind, buckets: Collection[int]) -> None:
         super().__init__(transaction, kind)
-        self._buckets = list(buckets)
+        self._buckets, self._beside = list(buckets), set[str]()
 
     def touched_history(self) -> DataFrame:
         """
@@ -336,7 +339,11 @@ class Pending(View):
     def _read_scopes(self) -> list[Scope]:
         """List what the commit must find as it was, so that the gate's word holds of what it makes."""
         whole: list[Scope] = [self.kind.changes, self.kind.history] if self._beyond else []
-        return [*read_scopes(self.kind, self._buckets), *whole]
+        return [*read_scopes(self.kind, self._buckets), *whole, *sorted(self._beside)]
+
+    def _rows(self, name: str, schema: T.StructType) -> DataFrame:
+        self._beside.add(name)
+        return super()._rows(name, schema)
 
     def _where(self, key: Key | None) -> dict[str, Any]:
         # Every question of a `View` comes by here, those about what is touched do not.

@@ -76,9 +76,9 @@ def listed_fields(frame: DataFrame, names: Iterable[str]) -> Column:
 
 
 def has_corrupt_rows(frame: DataFrame) -> bool:
-    """Tell whether a table has the column of the rows that could not be read."""
+    """Tell whether a table has the column of the rows that could not be read, be it void: all could."""
     return CORRUPT in frame.columns and isinstance(
-        frame.schema[CORRUPT].dataType, T.StringType | T.BinaryType
+        frame.schema[CORRUPT].dataType, T.StringType | T.BinaryType | T.NullType
     )
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
-from cdckit import changes_from_snapshots, union_changes
+from cdckit import Ledger, changes_from_snapshots, union_changes
 from cdckit.errors import InvalidArgument, UnfitList, WrongColumnType
 from cdckit.ledger.ledger import ApplyResult
 from support.histories import change_schema, rows_to_dataframe
@@ -106,6 +106,80 @@ def test_a_list_of_which_a_row_could_not_be_read_is_refused(spark: SparkSession,
         ledger.apply_list(spark.createDataFrame([(1, None, "1,five")], read), taken_at=DAY[1])
     [version] = ledger.history().collect()
     assert (version.price, "_corrupt_record" in version) == (5, False)
+
+
+def test_a_column_of_rows_that_could_not_be_read_is_no_field_where_all_could(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Pandas knows no type of it then; as a field it would be news of each row once it has a text."""
+    ledger = opened(spark, tmp_path)
+    read = pd.DataFrame({"id": [1], "price": [5], "_corrupt_record": [None]})
+    ledger.apply_list(read, taken_at=DAY[0])
+    assert ledger.changes().select("data.*").columns == ["id", "price"]
+
+
+def test_a_list_of_nothing_is_refused_also_as_the_first(spark: SparkSession, tmp_path: Path) -> None:
+    ledger, nothing = opened(spark, tmp_path), spark.createDataFrame([], "id int, name string")
+    for options in ({}, {"max_deleted": 0.1}):
+        with pytest.raises(
+            UnfitList, match=r"it names nothing, and there is no list before it\. .*max_deleted=1"
+        ):
+            ledger.apply_list(nothing, taken_at=DAY[0], **options)
+    assert ledger.at_commit().version is None
+    assert ledger.apply_list(nothing, taken_at=DAY[0], max_deleted=1).news == 0
+
+
+def test_what_tells_lists_apart_is_no_key(spark: SparkSession, tmp_path: Path) -> None:
+    sales = spark.sql("select 1 as id, timestamp'2024-01-05' as day")
+    with pytest.raises(InvalidArgument, match="needs taken_at to be a column that is no key"):
+        Ledger(spark, tmp_path, entity="sale", keys=["id", "day"]).apply_list(sales, taken_at="day")
+
+
+def test_a_late_list_gives_the_next_one_nothing_of_its_priority(spark: SparkSession, tmp_path: Path) -> None:
+    """What the fifth day says anew, the absence of the jug too, counts as much as before."""
+    ledger = opened(spark, tmp_path)
+    nights = {1: ["kettle", "mug"], 5: ["kettle", "mug"], 3: ["teapot", "mug", "jug"]}
+    for day, names in nights.items():
+        some = pd.DataFrame({"id": range(len(names)), "name": names})
+        ledger.apply_list(some, taken_at=DAY[day - 1], priority=9 if day == 3 else 2)
+    rows = ledger.changes().orderBy("data.id", "effective_timestamp").collect()
+    assert [(row["data"]["id"], row["effective_timestamp"].day, row["priority"]) for row in rows] == [
+        *((0, 1, 2), (0, 3, 9), (0, 5, 2)),
+        (1, 1, 2),
+        *((2, 3, 9), (2, 5, 2)),
+    ]
+
+
+def test_a_list_in_two_batches_of_a_stream_is_mended_and_passed_over(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    ledger = opened(spark, tmp_path)
+    day = pd.Series([DAY[0]], dtype="datetime64[us, UTC]")
+    halves = [
+        pd.DataFrame({"id": [number], "name": [name], "day": day}) for number, name in ((1, "a"), (2, "b"))
+    ]
+    first, second = map(spark.createDataFrame, halves)
+    ledger.list_sink(taken_at="day")(first, 0)
+    with pytest.raises(UnfitList, match="list_sink"):
+        ledger.list_sink(taken_at="day")(second, 1)
+    ledger.revoke_list(DAY[0])
+    with pytest.raises(InvalidArgument, match=r"applied to be instants at which lists of 'table' were taken"):
+        ledger.list_sink(taken_at="day", applied=[DAY[0]])
+    ledger.apply_list(pd.concat(halves).drop(columns="day"), taken_at=DAY[0])
+    assert ledger.list_sink(taken_at="day", applied=[DAY[0]])(second, 1).repeated
+    assert [row["rows"] for row in ledger.lists().collect()] == [2]
+
+
+def test_a_list_between_two_that_lack_a_column_tells_it(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of the first day and the third, in one call, the third leaves standing what the second said."""
+    ledger = opened(spark, tmp_path)
+    ledger.apply_list(pd.DataFrame({"id": [1], "city": ["Ulm"]}), taken_at=DAY[1])
+    others = pd.DataFrame({"id": [1, 1], "day": [DAY[0], DAY[2]]}).astype({"day": "datetime64[us, UTC]"})
+    ledger.apply_list(others, taken_at="day")
+    (told,) = caplog.messages
+    assert told.startswith("apply_list(): the list of 2024-01-03T00:00:00+00:00 has no city")
 
 
 def test_lists_as_changes_are_refused(spark: SparkSession, tmp_path: Path) -> None:

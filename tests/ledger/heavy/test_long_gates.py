@@ -84,3 +84,13 @@ def test_it_is_asked_again_if_another_writer_changed_what_it_was_shown(
     with pytest.raises(ConflictingCommit, match="a store of its own"):
         ledger.apply(told(spark, (one, 4, 4)), gate=conflicting)
     assert (asked, ledger.history().count()) == ([2, 3], 7)
+
+    def listed(after: Pending) -> None:
+        asked.append(after.lists().count())
+        if len(asked) == 1:
+            tonight = spark.createDataFrame([(another,)], "id int")
+            other.apply_list(tonight, taken_at=datetime(2024, 1, 5, tzinfo=UTC))
+
+    asked.clear()
+    ledger.apply(told(spark, (one, 4, 4)), gate=listed)
+    assert asked == [0, 1]
