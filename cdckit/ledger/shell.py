@@ -278,7 +278,8 @@ class Shell(ABC):
             records: One row per transported message (`cdckit.model.RECORD_SCHEMA`), a batch or a list of
                 documents: dictionaries, texts or bytes; of a stream, see `sink`.
             batch: An id of the batch: a batch id is applied once.  A table is the same batch if it has equal
-                records at the same places (topic, partition, offset); a list, if it has the same documents.
+                records at the same places (topic, partition, offset); a list, if it has the same documents in
+                the same order.
             received_at: When the documents of a list were delivered, an aware datetime; without it the
                 clock's time.
 
