@@ -92,25 +92,25 @@ def messages_of(spark: SparkSession) -> DataFrame:
 
 
 @pytest.fixture(scope="module")
-def found(spark: SparkSession) -> dict[str, list[Row]]:
-    """The changes of each target; where links or weak keys lead to others, parts of the plan are kept."""
-    messages, shop = messages_of(spark).localCheckpoint(), datahub.schema(SHOP)
-    kept: dict[str, Any] = {"cached": lambda rows: rows.localCheckpoint()}
-    options = {"customer": {}, "order": kept, "person": kept}
-    return {
-        entity: rows_of(drop_rejects(datahub.changes(messages, shop, entity, **options[entity])))
-        for entity in EXPECTED
-    }
-
-
-def test_nothing_is_computed_before_it_is_asked_for(spark: SparkSession) -> None:
-    messages = messages_of(spark)
+def planned(spark: SparkSession) -> tuple[dict[str, DataFrame], list[int]]:
+    """The changes of each target, of which nothing was asked yet; and the jobs that this took."""
     spark.sparkContext.setJobGroup("changes", "no job")
     try:
-        datahub.changes(messages, datahub.schema(SHOP), "order")
-        assert jobs_of(spark, "changes") == []
+        messages, shop = messages_of(spark), datahub.schema(SHOP)
+        changes = {entity: datahub.changes(messages, shop, entity) for entity in EXPECTED}
+        return changes, jobs_of(spark, "changes")
     finally:
         spark.sparkContext.setLocalProperty("spark.jobGroup.id", "")
+
+
+@pytest.fixture(scope="module")
+def found(planned: tuple[dict[str, DataFrame], list[int]]) -> dict[str, list[Row]]:
+    """The changes of each target."""
+    return {entity: rows_of(drop_rejects(changes)) for entity, changes in planned[0].items()}
+
+
+def test_nothing_is_computed_before_it_is_asked_for(planned: tuple[dict[str, DataFrame], list[int]]) -> None:
+    assert planned[1] == []
 
 
 @pytest.mark.parametrize("entity", EXPECTED)

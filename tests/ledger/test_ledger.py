@@ -66,13 +66,9 @@ def test_files_do_not_grow_with_partitions(spark: SparkSession, tmp_path: Path) 
     assert {name: len(files) for name, files in written.items()} == {"changes": 4, "history": 4}
 
 
-@pytest.mark.parametrize("at_home", [True, False], ids=["at home", "by workers"])
-def test_any_batches_give_the_rows_of_one_merge(
-    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, at_home: bool
-) -> None:
+@pytest.mark.usefixtures("by_workers")
+def test_any_batches_give_the_rows_of_one_merge(spark: SparkSession, tmp_path: Path) -> None:
     """Many random programs at once, each an entity or several; changes of a file are again a log."""
-    if not at_home:
-        request.getfixturevalue("by_workers")
     ledger = opened(spark, tmp_path)
     parts = batches(11, 60, most=3)
     for number, batch in enumerate(parts):
@@ -86,6 +82,7 @@ def test_any_batches_give_the_rows_of_one_merge(
 
 
 def test_entities_known_by_their_guids(spark: SparkSession, tmp_path: Path) -> None:
+    """Batches so small that this program does what workers would."""
     ledger = opened(spark, tmp_path)
     parts = batches(12, 60, most=3, guids=True, keys_carried=False)
     for batch in parts:

@@ -312,10 +312,9 @@ def test_other_places_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     other = opened(spark, tmp_path / "other")
     other.apply(told(spark, (1, 10, 1)))
     other.publish(tmp_path / "others")
-    for place in ("theirs", "others"):
-        for anew in (False, True):
-            with pytest.raises(InvalidArgument, match="an empty place, or a table that this ledger has"):
-                ledger.publish(tmp_path / place, anew=anew)
+    for place, anew in (("theirs", False), ("theirs", True), ("others", True)):
+        with pytest.raises(InvalidArgument, match="an empty place, or a table that this ledger has"):
+            ledger.publish(tmp_path / place, anew=anew)
     for form in ("scd_type_2", without_guid, nothing):
         with pytest.raises(InvalidArgument, match="form to be a function"):
             ledger.publish(target, form)  # type: ignore[arg-type]

@@ -189,7 +189,7 @@ PROGRAMS: list[dict[str, Any]] = [
 def test_any_batches_give_the_rows_of_one_merge(tmp_path: Path, seed: int, options: dict[str, Any]) -> None:
     bucket = Bucket(tmp_path, by_guid="guids" in options, ends="ends" in options)
     so_far: list[Row] = []
-    for batch in batches(seed, 60, **options):
+    for batch in batches(seed, 30, **options):
         bucket.apply(batch)
         so_far += batch
         assert_is_one_merge(bucket, so_far)

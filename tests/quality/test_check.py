@@ -14,14 +14,11 @@ from pyspark.sql import types as T
 from cdckit import Ledger, bitemporal, check, merge
 from cdckit.errors import InvalidArgument, MissingColumns, MissingExtra, WrongColumnType
 from cdckit.parts.files import expectations
-from cdckit.quality import BrokenPromises, check_all, find_contradictions, gate
+from cdckit.quality import BrokenPromises, check_all, gate
 from cdckit.quality.suites import field_conditions, names_in_braces, read_suite, suite_names
-from support.histories import to_dataframe
 from support.jobs import jobs_of
-from support.ledger_programs import FIELDS, KEYS, all_of, batches
 from support.sound_flights import sound_changes
 from support.suites import LEDGER_KEYS, told, views
-from tools.tiers import seeds
 
 NAMED = {
     "type": "expect_column_values_to_not_be_null",
@@ -256,27 +253,6 @@ def test_whatever_is_merged_keeps_the_suites(sound: DataFrame) -> None:
     assert {name: repr(each) for name, each in found.items() if not each.ok} == {}
 
 
-@seeds(11, soak=12)
-def test_whatever_a_ledger_is_told_keeps_the_suites(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    """Everything at few instants: entities made and deleted at one, messages that say several things."""
-    ledger = Ledger(spark, tmp_path, entity="e", keys=KEYS, buckets=1)
-    ledger.apply(to_dataframe(spark, all_of(batches(seed, 120, most=4)), FIELDS))
-    log = ledger.changes()
-    # Of a message that was delivered twice with two effective times one counts, and the log has both.
-    odd = find_contradictions(log, keys=KEYS).select("guid").distinct()
-    history = ledger.history().join(odd, "guid", "left_anti")
-    found = check_all(
-        {
-            "history": (ledger.history(), "history"),
-            "beliefs": (ledger.beliefs(), "bitemporal"),
-            "ledger": (history, "ledger"),
-        },
-        tables={"changes": log.join(odd, "guid", "left_anti")},
-    )
-    assert {name: repr(each) for name, each in found.items() if not each.ok} == {}
-    assert found["ledger"].rows > 100
-
-
 def test_a_gate_lets_pass_what_is_sound_and_commits_nothing_else(
     spark: SparkSession, sound: DataFrame, tmp_path: Path
 ) -> None:
@@ -384,3 +360,13 @@ def test_the_files_run_in_a_folder_of_great_expectations(
     assert not result.success
     (page,) = (tmp_path / "gx").rglob("validations/**/*.html")
     assert "A record that cannot be used says why, by a code." in page.read_text()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of modules that Great Expectations imports
+def test_every_answer_has_a_page_whatever_it_is_called(products: DataFrame, tmp_path: Path) -> None:
+    names = ["a/b", "..", "x" * 300]
+    other = {**SUITE, "name": "of mine/this: year"}
+    found = check_all({name: (products, other if name == "a/b" else SUITE) for name in names}, docs=tmp_path)
+    assert [*found] == names
+    assert len([*(tmp_path / "validations").rglob("*.html")]) == len(names)
+    assert len([*(tmp_path / "expectations").rglob("*.html")]) == 2

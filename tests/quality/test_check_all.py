@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,13 +63,3 @@ def test_every_name_is_that_of_a_file_of_its_own() -> None:
     assert len({name.casefold() for name in files.values()}) == len(NAMES)
     assert [name for name in files.values() if set(name) & set("/\\:%#?*")] == []
     assert max(len(name.encode()) for name in files.values()) <= 210
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of modules that Great Expectations imports
-def test_every_answer_has_a_page_whatever_it_is_called(products: DataFrame, tmp_path: Path) -> None:
-    names = ["a/b", "..", "x" * 300]
-    other = {**SUITE, "name": "of mine/this: year"}
-    found = check_all({name: (products, other if name == "a/b" else SUITE) for name in names}, docs=tmp_path)
-    assert [*found] == names
-    assert len([*(tmp_path / "validations").rglob("*.html")]) == len(names)
-    assert len([*(tmp_path / "expectations").rglob("*.html")]) == 2

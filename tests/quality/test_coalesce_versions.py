@@ -207,7 +207,7 @@ FIELDS = {"h": "int", "k": "string", "a": "int", "b": "double", "c": "array<doub
 def test_it_is_what_a_loop_over_the_versions_gives(spark: SparkSession, on: list[str] | None) -> None:
     """Random histories, some of whose versions were lost."""
     lost = random.Random(5)
-    rows = fold(random_changes(41, 250, FIELDS), entity="thing", keys=["h", "k"], fields=list(FIELDS))
+    rows = fold(random_changes(41, 100, FIELDS), entity="thing", keys=["h", "k"], fields=list(FIELDS))
     rows = [row for row in rows if lost.random() > 0.1]
     found = coalesce_versions(rows_to_dataframe(spark, rows, history_schema(FIELDS)), on=on)
     expected = folded(rows, on or list(FIELDS))

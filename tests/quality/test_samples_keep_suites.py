@@ -1,18 +1,21 @@
-"""What every door makes of its sample keeps the suites: the tables of a hub are asked in its own tests."""
+"""
+What every door makes of its sample keeps the suites: the tables of a hub are asked in its own tests.
+
+The six tables of Replicate: tests/quality/heavy/test_stores_keep_suites.py.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import changes_from, databus, debezium, merge, rdss, rejects, replicate, samples, streams
-from cdckit.quality import check_all, record_outcomes
+from cdckit import changes_from, databus, debezium, merge, rdss, rejects, samples, streams
+from cdckit.quality import check_all
 
 Asked = dict[str, tuple[DataFrame, str]]
 
@@ -22,32 +25,6 @@ def of_tables(spark: SparkSession) -> Asked:
     told = changes_from(rows, keys=["flight", "origin"], sequence_by="changed_at")
     history = merge(told, entity="flight", keys=["flight", "origin"])
     return {"changes": (told, "changes"), "history": (history, "history")}
-
-
-def of_replicate(spark: SparkSession) -> Asked:
-    records = spark.read.parquet(samples("replicate/{metadata,operations}.parquet"))
-    decoded = replicate.decode(records).localCheckpoint()
-    metadata = replicate.metadata(decoded).localCheckpoint()
-    told = replicate.table_changes(records, task="operations", table="FLIGHTS").localCheckpoint()
-    history = merge(told, entity="flight", keys=["flight_date", "carrier", "flight", "origin"])
-    zone = replicate.schema_zone(metadata).localCheckpoint()
-    refused = rejects(decoded)
-    outcomes = record_outcomes(
-        records,
-        changed=told,
-        metadata=metadata,
-        refused=refused,
-        unreadable=rejects(replicate.data(records, zone.where("task = 'operations'"))),
-        waiting=replicate.waiting(decoded, zone, now=datetime(2013, 2, 10, tzinfo=UTC)),
-    )
-    return {
-        "records": (records, "records"),
-        "rejects": (refused, "rejects"),
-        "zone": (zone, "schema_zone"),
-        "changes": (told, "changes"),
-        "history": (history, "history"),
-        "outcomes": (outcomes, "outcomes"),
-    }
 
 
 def of_databus(spark: SparkSession) -> Asked:
@@ -87,7 +64,7 @@ def of_streams(spark: SparkSession) -> Asked:
 
 
 DOORS: list[Callable[[SparkSession], Asked]] = [
-    of_tables, of_replicate, of_databus, of_rdss, of_debezium, of_streams,
+    of_tables, of_databus, of_rdss, of_debezium, of_streams,
 ]  # fmt: skip
 
 

@@ -152,7 +152,7 @@ def test_an_empty_history_has_no_versions(spark: SparkSession) -> None:
 def drawn(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
     """Random changes, and the history of all of them."""
     fields = {"h": "int", "k": "string", "a": "int", "b": "double"}
-    changes = to_dataframe(spark, random_changes(21, 200, fields), fields).localCheckpoint()
+    changes = to_dataframe(spark, random_changes(21, 80, fields), fields).localCheckpoint()
     return changes, merge(changes, entity="thing", keys=["h", "k"]).localCheckpoint()
 
 

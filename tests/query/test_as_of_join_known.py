@@ -220,10 +220,10 @@ def drawn_facts(seed: int, count: int, histories: int) -> list[Row]:
 
 @seeds(1, soak=6)
 def test_every_fact_finds_what_the_messages_that_had_arrived_say(spark: SparkSession, seed: int) -> None:
-    """600 random histories, merged one change at a time as of each moment; all options, in one plan."""
-    histories = 600
+    """200 random histories, merged one change at a time as of each moment; all options, in one plan."""
+    histories = 200
     changes = delayed_changes(seed, histories)
-    facts = drawn_facts(seed, 2_000, histories)
+    facts = drawn_facts(seed, 800, histories)
     table = bitemporal(to_dataframe(spark, changes, FIELDS), entity="thing", keys=KEYS)
     lookups = [
         Lookup(table, on=KEYS, into=f"found_{place}", fields=["a"], reason=f"why_{place}", **options)
@@ -264,7 +264,7 @@ def test_every_fact_finds_what_the_messages_that_had_arrived_say(spark: SparkSes
                 assert told(row[f"found_{place}"]) == told(expected), (fact, options)
                 assert row[f"why_{place}"] == why, (fact, options)
                 compared += expected is not None
-    assert compared > 4_000
+    assert compared > 1_500
 
 
 def arrived_by(moment: datetime, changes: list[Row]) -> list[Row]:
@@ -292,7 +292,7 @@ def test_messages_that_arrive_after_the_moment_of_knowledge_change_nothing(
 
     All that the structs hold is the same.  The reason alone may tell of later: "not yet known".
     """
-    histories, chance = 400, random.Random(seed)
+    histories, chance = 150, random.Random(seed)
     last = {number: at(chance.choice(MOMENTS)) for number in range(histories)}
     changes = delayed_changes(seed, histories)
     early = [
@@ -301,8 +301,8 @@ def test_messages_that_arrive_after_the_moment_of_knowledge_change_nothing(
         if change["arrival"]["timestamp"] <= last[change["data"]["h"]]
     ]
     assert 0.3 < len(early) / len(changes) < 0.9
-    facts = [fact for fact in drawn_facts(seed, 8_000, histories - 5) if fact["decided"] <= last[fact["h"]]]
-    again = [{**fact, "id": fact["id"] + 8_000, "h": fact["h"] + histories} for fact in facts]
+    facts = [fact for fact in drawn_facts(seed, 3_000, histories - 5) if fact["decided"] <= last[fact["h"]]]
+    again = [{**fact, "id": fact["id"] + 3_000, "h": fact["h"] + histories} for fact in facts]
     table = bitemporal(to_dataframe(spark, [*changes, *early], FIELDS), entity="thing", keys=KEYS)
     lookups = [
         Lookup(table, on=KEYS, into=f"found_{way}", provenance=True, direction=way, reason=f"why_{way}")
@@ -315,14 +315,14 @@ def test_messages_that_arrive_after_the_moment_of_knowledge_change_nothing(
     rows = {row["id"]: row for row in joined.toArrow().to_pylist()}
     matched = 0
     for fact in facts:
-        whole, cut = rows[fact["id"]], rows[fact["id"] + 8_000]
+        whole, cut = rows[fact["id"]], rows[fact["id"] + 3_000]
         for lookup in lookups:
             found = [without(row[lookup.into], "guid", "h") for row in (whole, cut)]
             assert found[0] == found[1], (fact, lookup.into)
             matched += found[0] is not None
             reasons = whole[lookup.reason], cut[lookup.reason]
             assert reasons[0] == reasons[1] or reasons == ("not yet known", "no version"), fact
-    assert matched > 2_000
+    assert matched > 700
 
 
 def without(found: Row | None, *names: str) -> Row | None:

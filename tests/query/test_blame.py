@@ -302,7 +302,7 @@ LAW_FIELDS = {"h": "int", "k": "string", "a": "int", "b": "double"}
 @pytest.fixture(scope="module", params=[False, True], ids=["by key", "by guid"])
 def law(spark: SparkSession, request: pytest.FixtureRequest) -> tuple[list[Row], DataFrame]:
     """Random versions by the fold and by `merge`; keys change where entities have guids of their own."""
-    changes = random_changes(31, 250, LAW_FIELDS, guids=request.param)
+    changes = random_changes(31, 100, LAW_FIELDS, guids=request.param)
     versions = fold(changes, entity="thing", keys=["h", "k"], fields=list(LAW_FIELDS))
     history = merge(to_dataframe(spark, changes, LAW_FIELDS), entity="thing", keys=["h", "k"])
     return versions, history.localCheckpoint()

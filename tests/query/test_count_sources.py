@@ -114,7 +114,7 @@ FIELDS = {"h": "int", "k": "string", "a": "int", "b": "double"}
 
 @pytest.mark.parametrize("now", [True, False], ids=["current", "every version"])
 def test_it_is_what_the_fold_says(spark: SparkSession, now: bool) -> None:
-    changes = random_changes(51, 300, FIELDS)
+    changes = random_changes(51, 120, FIELDS)
     versions = fold(changes, entity="thing", keys=["h", "k"], fields=list(FIELDS))
     chosen = [row for row in versions if not now or alive_now(row)]
     sources: dict[str, set[str | None]] = {}

@@ -110,7 +110,7 @@ def test_every_pair_of_short_periods_has_the_relation_of_its_instants(spark: Spa
 @seeds(3, soak=20)
 def test_random_periods_of_many_keys(spark: SparkSession, seed: int) -> None:
     """Null is a key like any other; some keys have more periods than are compared each with each."""
-    a, b = (random_periods(each, 400, 6) + random_periods(each + 2, 8, 70) for each in (seed, seed + 1))
+    a, b = (random_periods(each, 150, 6) + random_periods(each + 2, 8, 70) for each in (seed, seed + 1))
     one, other = frame(spark, a), frame(spark, b)
     every = join_periods(one, other, ALLEN_RELATIONS, on={"case": "case"})
     assert found(every) == expected(a, b, list(ALLEN_RELATIONS))

@@ -132,7 +132,7 @@ def test_a_deleted_side_is_not_there(spark: SparkSession) -> None:
 @seeds(11, soak=20)
 def test_random_histories_with_one_key(spark: SparkSession, seed: int) -> None:
     """Three sides; at every hour the overlay is the join of what was in force."""
-    sides = [random_versions(seed + place, 150) for place in range(3)]
+    sides = [random_versions(seed + place, 60) for place in range(3)]
     frames = [Layer(history_of(spark, rows), into=f"s{place}") for place, rows in enumerate(sides)]
 
     def joined(how: str, number: int) -> Iterable[tuple[Any, State]]:
@@ -150,11 +150,11 @@ def test_random_histories_with_one_key(spark: SparkSession, seed: int) -> None:
 @seeds(12, soak=20)
 def test_random_histories_by_a_link(spark: SparkSession, seed: int) -> None:
     """Several flights of a case lead to one gate, which a flight may change; null leads to null."""
-    flights = random_versions(seed, 300)
+    flights = random_versions(seed, 120)
     chance = random.Random(seed)
     gates = [
         row | {"guid": f"{case} {name}", "gate": name, "case": case}
-        for case in range(100)
+        for case in range(40)
         for name in ("A", "B", None)
         for row in random_versions(chance.randrange(2**31), 1)
     ]

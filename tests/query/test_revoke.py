@@ -138,7 +138,7 @@ KEYS = ["h", "k"]
 
 @pytest.mark.parametrize("as_table", [False, True], ids=["listed", "table"])
 def test_the_history_is_as_if_the_messages_had_never_come(spark: SparkSession, as_table: bool) -> None:
-    changes = random_changes(61, 300, LAW_FIELDS)
+    changes = random_changes(61, 120, LAW_FIELDS)
     messages = sorted({change["message_id"] for change in changes})
     revoked = random.Random(2).sample(messages, len(messages) // 4)
     frame = to_dataframe(spark, changes, LAW_FIELDS)

@@ -175,7 +175,7 @@ FIELDS = {"h": "int", "k": "string", "a": "int", "b": "double"}
 
 @pytest.fixture(scope="module")
 def changes() -> list[Row]:
-    return random_changes(41, 300, FIELDS)
+    return random_changes(41, 120, FIELDS)
 
 
 @pytest.mark.parametrize("part", [1.0, 0.2], ids=["all messages", "some messages"])

@@ -186,8 +186,8 @@ def test_what_a_schema_declares_stands_and_only_learning_updates_teach(spark: Sp
 
     patches = streams.decode(records(*sent, start=0), streams.ENTITY_PATCHES)
     schemas = streams.decode(records(schema, without, long_number.encode(), start=3), streams.SCHEMA_PATCHES)
-    answers = streams.apply_patches(patches)
-    types = streams.apply_schema_patches(schemas)  # nobody asked for `after`
+    answers = streams.apply_patches(patches).localCheckpoint()
+    types = streams.apply_schema_patches(schemas).localCheckpoint()  # nobody asked for `after`
     told_by = streams.learn(streams.schema_learning(answers, types)).cache()
     told = streams.learned_types(told_by).where("collection = 'C'").orderBy("offset", "entities").collect()
     long = {"type": "LONG", "optional": True}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import string
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -14,6 +15,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+
+from cdckit import changes_from, merge
+from cdckit.errors import InvalidArgument
 
 ROWS = 6
 AT = datetime(2024, 1, 1, tzinfo=UTC)
@@ -208,3 +212,28 @@ LIBRARIES = {
     ),
     "spark": Library(of_spark, OF_SPARK, maps=True),
 }
+
+
+def require_values_and_types(spark: SparkSession, library: str, seed: int) -> None:
+    """Require that a history has the values and types of a drawn table, or that a column is refused."""
+    table, leaves, maps, refused = LIBRARIES[library]
+    drawn = Drawn.of(leaves, random.Random(f"{library} {seed}"), maps=maps)
+    unfit = {name for name, kind in drawn.kinds.items() if re.search(refused, str(kind.arrow))}
+    if unfit:
+        with pytest.raises(InvalidArgument) as caught:
+            changes_from(table(drawn, spark), keys=["id"], effective=AT)
+        assert {one.rsplit(" (", 1)[0] for one in caught.value.found} == unfit
+    drawn = drawn.without(unfit)
+    # What is of Spark is merged as Spark's, whichever library it came from.
+    changes = changes_from(table(drawn, spark), keys=["id"], effective=AT)
+    history = (
+        merge(changes, entity="thing", keys=["id"])
+        if library in ("pyarrow", "spark")
+        else changes.select("data.*")
+    )
+    types = {name: history.schema[name].dataType.simpleString() for name in drawn.kinds}
+    assert types == {name: kind.spark for name, kind in drawn.kinds.items()}
+    rows = history.orderBy("id").select("id", *(f"`{name}`" for name in drawn.kinds)).toArrow()
+    for name, kind in drawn.kinds.items():
+        kept = [one if one is None else kind.kept(one) for one in drawn.values[name]]
+        assert (name, kind.spark, rows[name].to_pylist()) == (name, kind.spark, kept)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Callable
 from datetime import datetime
@@ -14,39 +13,20 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import changes_from, changes_from_snapshots, merge
+from cdckit import changes_from, changes_from_snapshots
 from cdckit.errors import InvalidArgument
 from cdckit.tables import UnfitTable
-from support.drawn_tables import AT, LIBRARIES, Drawn
+from support.drawn_tables import AT, require_values_and_types
 from tools.tiers import seeds
 
 
 @seeds(1, soak=5)
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("library", ["pandas, objects", "spark"])
 def test_a_history_has_the_values_and_types_that_went_in(
     library: str, seed: int, spark: SparkSession
 ) -> None:
-    table, leaves, maps, refused = LIBRARIES[library]
-    drawn = Drawn.of(leaves, random.Random(f"{library} {seed}"), maps=maps)
-    unfit = {name for name, kind in drawn.kinds.items() if re.search(refused, str(kind.arrow))}
-    if unfit:
-        with pytest.raises(InvalidArgument) as caught:
-            changes_from(table(drawn, spark), keys=["id"], effective=AT)
-        assert {one.rsplit(" (", 1)[0] for one in caught.value.found} == unfit
-    drawn = drawn.without(unfit)
-    # What is of Spark is merged as Spark's, whichever library it came from.
-    changes = changes_from(table(drawn, spark), keys=["id"], effective=AT)
-    history = (
-        merge(changes, entity="thing", keys=["id"])
-        if library in ("pyarrow", "spark")
-        else changes.select("data.*")
-    )
-    types = {name: history.schema[name].dataType.simpleString() for name in drawn.kinds}
-    assert types == {name: kind.spark for name, kind in drawn.kinds.items()}
-    rows = history.orderBy("id").select("id", *(f"`{name}`" for name in drawn.kinds)).toArrow()
-    for name, kind in drawn.kinds.items():
-        kept = [one if one is None else kind.kept(one) for one in drawn.values[name]]
-        assert (name, kind.spark, rows[name].to_pylist()) == (name, kind.spark, kept)
+    """All libraries: tests/tables/heavy/test_all_libraries.py."""
+    require_values_and_types(spark, library, seed)
 
 
 ODD = datetime(2024, 1, 1).time()

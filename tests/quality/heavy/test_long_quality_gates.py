@@ -3,7 +3,7 @@ A ledger and its gate, and a store that names the suites of its tables.
 
 In `make test`:
 tests/quality/test_check.py::test_a_gate_lets_pass_what_is_sound_and_commits_nothing_else,
-tests/quality/test_check.py::test_whatever_a_ledger_is_told_keeps_the_suites.
+tests/quality/test_check.py::test_whatever_is_merged_keeps_the_suites.
 """
 
 from __future__ import annotations

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import databus, datahub, rdss, replicate, samples, streams
-from cdckit.quality import check_all
+from cdckit import databus, datahub, merge, rdss, rejects, replicate, samples, streams
+from cdckit.quality import check_all, record_outcomes
 from cdckit.quality.data_docs import HasContracts
 from support.hub_shop import AT, SHOP, customers, order
 
@@ -79,3 +80,35 @@ def test_all_tables_of_a_store_keep_their_suites(
     kept = [each.rows for name, each in found.items() if name.endswith(".ledger")]
     assert kept
     assert all(kept), "no ledger is empty"
+
+
+def of_replicate(spark: SparkSession) -> dict[str, tuple[DataFrame, str]]:
+    records = spark.read.parquet(samples("replicate/{metadata,operations}.parquet"))
+    decoded = replicate.decode(records).localCheckpoint()
+    metadata = replicate.metadata(decoded).localCheckpoint()
+    told = replicate.table_changes(records, task="operations", table="FLIGHTS").localCheckpoint()
+    history = merge(told, entity="flight", keys=["flight_date", "carrier", "flight", "origin"])
+    zone = replicate.schema_zone(metadata).localCheckpoint()
+    refused = rejects(decoded)
+    outcomes = record_outcomes(
+        records,
+        changed=told,
+        metadata=metadata,
+        refused=refused,
+        unreadable=rejects(replicate.data(records, zone.where("task = 'operations'"))),
+        waiting=replicate.waiting(decoded, zone, now=datetime(2013, 2, 10, tzinfo=UTC)),
+    )
+    return {
+        "records": (records, "records"),
+        "rejects": (refused, "rejects"),
+        "zone": (zone, "schema_zone"),
+        "changes": (told, "changes"),
+        "history": (history, "history"),
+        "outcomes": (outcomes, "outcomes"),
+    }
+
+
+def test_the_sample_of_replicate_keeps_its_suites(spark: SparkSession) -> None:
+    found = check_all(of_replicate(spark))
+    assert {name: repr(each) for name, each in found.items() if not each.ok} == {}
+    assert any(each.rows for each in found.values())
