@@ -186,12 +186,12 @@ def assert_believed(table: DataFrame, changes: Sequence[Row], moments: int) -> N
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"guids": True}, {"priorities": (0,)}, {"longest": 40}, {"ends": (False, False, True)}]
+    "options", [{}, {"guids": True, "priorities": (0,)}, {"longest": 40, "ends": (False, False, True)}]
 )
 def test_at_every_moment_it_is_the_fold_of_what_was_known(
     spark: SparkSession, options: dict[str, Any]
 ) -> None:
-    changes = with_arrivals(random_changes(21, 200, FIELDS, **options), 22)
+    changes = with_arrivals(random_changes(21, 80, FIELDS, **options), 22)
     table = bitemporal(to_dataframe(spark, changes, FIELDS), entity="thing", keys=KEYS)
     assert_believed(table, changes, 6)
 
@@ -218,7 +218,7 @@ def test_it_does_not_matter_how_many_epochs_are_merged_together(
 
 def test_neighbours_that_believe_the_same_are_one_row(spark: SparkSession) -> None:
     """No two rows of an entity say the same in intervals that touch (of messages that came once)."""
-    once = {change["message_id"]: change for change in with_arrivals(random_changes(25, 500, FIELDS), 26)}
+    once = {change["message_id"]: change for change in with_arrivals(random_changes(25, 200, FIELDS), 26)}
     table = bitemporal(to_dataframe(spark, list(once.values()), FIELDS), entity="thing", keys=KEYS)
     content = [name for name in table.columns if not name.startswith("system_")]
     twice = (
@@ -226,19 +226,19 @@ def test_neighbours_that_believe_the_same_are_one_row(spark: SparkSession) -> No
         .join(table.alias("b"), F.col("a.system_to_timestamp") == F.col("b.system_from_timestamp"))
         .where(" and ".join(f"a.{name} <=> b.{name}" for name in content))
     )
-    assert table.count() > 1_000
+    assert table.count() > 400
     assert twice.count() == 0
 
 
 def test_as_known_is_the_fold_of_what_was_known(spark: SparkSession) -> None:
-    changes = with_arrivals(random_changes(27, 300, FIELDS), 28)
+    changes = with_arrivals(random_changes(27, 120, FIELDS), 28)
     history = as_known(to_dataframe(spark, changes, FIELDS), at(3), entity="thing", keys=KEYS)
     expected = fold(known(changes, at(3)), entity="thing", keys=KEYS, fields=list(FIELDS))
     assert by_guid(to_rows(history)) == by_guid(expected)
 
 
 def test_what_is_still_believed_is_the_merge_of_everything(spark: SparkSession) -> None:
-    changes = to_dataframe(spark, with_arrivals(random_changes(29, 300, FIELDS), 30), FIELDS)
+    changes = to_dataframe(spark, with_arrivals(random_changes(29, 120, FIELDS), 30), FIELDS)
     table = bitemporal(changes, entity="thing", keys=KEYS)
     believed = table.where("system_to_timestamp is null").drop("system_from_timestamp", "system_to_timestamp")
     history = merge(changes, entity="thing", keys=KEYS)
@@ -289,16 +289,6 @@ def test_a_field_must_not_have_the_name_of_a_system_column(spark: SparkSession) 
     change.update(data=dict.fromkeys(fields, 1), carried=dict.fromkeys(fields, True))
     with pytest.raises(InvalidArgument, match="free of the names"):
         bitemporal(to_dataframe(spark, [change], fields), entity="thing", keys=["h"])
-
-
-def test_long_texts_and_many_late_changes_stay_in_bounds(spark: SparkSession) -> None:
-    """Told from the newest to the oldest, 400 texts of 20 kB: each in portions and rows that fit."""
-    changes = [{**told(arrives, -arrives, None, f"m{arrives}")} for arrives in range(1, 401)]
-    for change in changes:
-        change["data"] = {**change["data"], "b": f"{change['message_id']:x>20000}"}
-        change["carried"] = dict.fromkeys(FIELDS, True)
-    table = bitemporal(to_dataframe(spark, changes, FIELDS), entity="thing", keys=KEYS)
-    assert table.count() > 400
 
 
 def test_never_is_later_than_any_instant() -> None:

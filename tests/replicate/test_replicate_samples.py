@@ -241,10 +241,8 @@ def states(versions: DataFrame) -> dict[Key, State]:
     [
         datetime(2013, 2, 7, 5, 0, 15, tzinfo=UTC),
         datetime(2013, 2, 8, 17, 0, tzinfo=UTC),
-        datetime(2013, 2, 8, 23, 52, tzinfo=UTC),
         datetime(2013, 2, 9, 0, 46, 55, 57534, tzinfo=UTC),
         datetime(2013, 2, 9, 0, 46, 55, 57535, tzinfo=UTC),
-        datetime(2013, 2, 9, 18, 30, tzinfo=UTC),
     ],
     ids=str,
 )

@@ -168,6 +168,7 @@ def test_an_error_in_a_move_is_one_sentence_in_the_place_of_the_table(history: D
 
 
 def test_a_priority_that_is_changed_changes_the_table_and_says_what_else(changes: DataFrame) -> None:
+    """But not of `b`, which all say with a priority of its own, 7: there the first word stands."""
     panel = widgets.priority_board(changes, entity="thing", keys=KEYS, valid_at=at(12))
     shop, till = all_of(panel.widget, "BoundedIntText")
     assert [(each.description, each.value) for each in (shop, till)] == [("shop", 1), ("till", 0)]
@@ -193,6 +194,9 @@ def test_a_priority_that_is_changed_changes_the_table_and_says_what_else(changes
     assert "\ngone|09:00|…|2|x|20|" in told
     assert "2|x|deleted_indicator|false|true|m4|m5|" in told
     assert "\n1|x|" not in told.split("Values that this changed")[1]
+    html = all_of(panel.widget, "HTML")[0].value
+    assert "m1/7" in html
+    assert "m3/2" in html
 
 
 def test_without_an_instant_the_board_shows_what_is_current(changes: DataFrame) -> None:
@@ -200,17 +204,6 @@ def test_without_an_instant_the_board_shows_what_is_current(changes: DataFrame) 
     reject = changes.sparkSession.createDataFrame([{"error_code": "DAMAGED"}], REJECT_SCHEMA)
     panel = widgets.priority_board(add_rejects(changes, reject), entity="thing", keys=KEYS)
     assert "current, with the priorities shop 1, till 0" in repr(panel)
-    all_of(panel.widget, "BoundedIntText")[1].value = 2
-    assert "1|x|a|11|12|m2|m3|" in shown(panel.widget)
-
-
-def test_a_field_that_has_a_priority_of_its_own_keeps_it(changes: DataFrame) -> None:
-    """`b` is said with 7 by all: whatever weighs the row, the first word and the equal ones stand."""
-    panel = widgets.priority_board(changes.where("message_id = 'm1'"), entity="thing", keys=KEYS)
-    all_of(panel.widget, "BoundedIntText")[0].value = 3
-    html = all_of(panel.widget, "HTML")[0].value
-    assert "m1/7" in html
-    assert "m1/3" in html
 
 
 def test_a_source_of_several_priorities_begins_with_the_highest(changes: DataFrame) -> None:
@@ -305,18 +298,13 @@ def test_another_entity_makes_all_tables_grey_at_once(history: DataFrame, change
 def test_the_explorer_lists_the_entities_whose_key_contains_a_text(
     history: DataFrame, changes: DataFrame
 ) -> None:
+    """Or says that there is none."""
     panel = widgets.entity_explorer(history, changes, keys=KEYS)
     (containing,) = all_of(panel.widget, "Text")
     entity = all_of(panel.widget, "Dropdown")[0]
     containing.value = "2 X"
     assert [label for label, _ in entity.options] == ["2 x"]
     assert "2 x: its versions" in shown(panel.widget)
-
-
-def test_the_explorer_says_that_no_key_contains_a_text(history: DataFrame, changes: DataFrame) -> None:
-    panel = widgets.entity_explorer(history, changes, keys=KEYS)
-    (containing,) = all_of(panel.widget, "Text")
-    entity = all_of(panel.widget, "Dropdown")[0]
     containing.value = "nobody"
     assert entity.options == ()
     assert "There is no such entity" in shown(panel.widget)
