@@ -153,6 +153,8 @@ def _run(arguments: list[str], cwd: str, env: dict[str, str], module_path: Seque
     ours = __name__.partition(".")[0]
     for name in [name for name in sys.modules if name.partition(".")[0] == ours]:
         del sys.modules[name]
+    # Nobody debugs such a kernel, and to be ready for it took most of the time of its start.
+    sys.modules["debugpy"] = None  # type: ignore[assignment]
     # When the process that it was forked from ends, so does the kernel.  (ipykernel reads the variable
     # JPY_PARENT_PID when it is imported, which was long before.)
     sys.argv = [*arguments, f"--IPKernelApp.parent_handle={os.getppid()}"]
