@@ -127,20 +127,25 @@ class DerivedChanges(Resolution):
     def changes(self, entity: str, touched: DataFrame | None = None) -> DataFrame:
         """The changes of a target; of the entities *touched* alone, where they are given."""
         statements = _keep_guids(self.processed_statements(entity), touched)
-        stated = record_changes(self.schema, entity, self.applied_statements(entity, statements))
-        events = self._events(entity)
+        applied = self.applied_statements(entity, statements)
+        stated = record_changes(self.schema, entity, applied)
+        events = self._events(entity, applied if touched is None else None)
         if not events:
             return stated
         missed = absences(mentions(statements, self.schema.parent_fields(entity)), events)
         return _with_absences(stated, missed, _field_priorities(self.schema, self.schema.targets[entity]))
 
-    def _events(self, entity: str) -> list[tuple[str | None, DataFrame]]:
-        """The ends of all complete lists that may not have named an entity of the target."""
+    def _events(self, entity: str, applied: DataFrame | None) -> list[tuple[str | None, DataFrame]]:
+        """
+        The ends of all complete lists that may not have named an entity of the target.
+
+        All of its statements that are *applied* say so; None where only some of them are known.
+        """
         parents = self.schema.parent_fields(entity)
         lists = [None, *parents] if self.kept.may_be_refreshed(entity) else [*parents]
         if not lists:
             return []
-        applied = self.applied_statements(entity)
+        applied = self.applied_statements(entity) if applied is None else applied
         events = [(field, list_events(self.schema, applied, field)) for field in lists]
         return events + [
             (
