@@ -78,34 +78,6 @@ def test_rows_take_along_what_was_not_sent_and_those_without_a_key_are_rejects(
     assert (reject["error_code"], reject["offset"], reject["value"]) == ("KEY_MISSING", 5, keyless["value"])
 
 
-def test_data_of_a_schema_id_that_two_tables_share_wait_for_their_topics_and_stop_no_other(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """What had come while one table had it stays in its ledger, until the settings say the topics."""
-    twin = V1.md(lineage={**V1.metadata()["lineage"], "task": "test"})
-    first = [record(V1.md(), 0), record(OTHER.md(), 1), said(V1, "INSERT", {"id": 1, "name": "a"}, 1, 2)]
-    second = [
-        record(twin, 3),
-        said(V1, "INSERT", {"id": 2, "name": "b"}, 2, 4),
-        said(V1, "INSERT", {"id": 3, "name": "c"}, 3, 5, topic="test"),
-        said(OTHER, "INSERT", {"code": 7, "name": "s"}, 4, 6),
-    ]
-    feed = fed(spark, tmp_path, [first, second])
-    texts = {row["offset"]: row["waiting_for"] for row in feed.waiting().collect()}
-    shared = "db1/shop_task SHOP.ITEMS and db1/test SHOP.ITEMS have one schema id"
-    needed = f"the topics of each in TableSettings: {shared}, {V1.schema_id}, and data of it came from topic "
-    assert texts == {4: f"{needed}items", 5: f"{needed}test"}
-    assert short(feed.table("ITEMS", task="shop_task").history(), "id") == [(1, False, 1)]
-    assert short(feed.table("SHOPS").history(), "code") == [(4, False, 7)]
-    names = {task: TableName("db1", task, "SHOP", "ITEMS") for task in ("shop_task", "test")}
-    topics = {"shop_task": "items", "test": "test"}
-    settings = {name: TableSettings(topics=[topics[task]]) for task, name in names.items()}
-    told = Feed(spark, tmp_path, tables=settings)
-    told.rebuild(names["test"])
-    assert short(told.table("ITEMS", task="shop_task").history(), "id") == [(1, False, 1), (2, False, 2)]
-    assert short(told.table("ITEMS", task="test").history(), "id") == [(3, False, 3)]
-
-
 def test_messages_in_json_form_belong_to_the_table_of_their_topic(
     spark: SparkSession, tmp_path: Path
 ) -> None:
