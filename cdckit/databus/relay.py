@@ -30,10 +30,10 @@ from cdckit.databus.windowed_events import has_passed, windows
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import ErasedPart
 from cdckit.ledger.kind import Kind
-from cdckit.ledger.shell import GIVEN_UP, WAITING, Shell, WorkResult, give_up_overdue
 from cdckit.model.faults import BYTES
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, REJECT_SCHEMA, rejects
 from cdckit.parts.arguments import require_keys
+from cdckit.shell.shell import GIVEN_UP, WAITING, Shell, WorkResult, give_up_overdue
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import read_rows, read_some
 

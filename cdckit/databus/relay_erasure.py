@@ -20,11 +20,9 @@ from cdckit.databus.row_changes import event_changes
 from cdckit.databus.sources import Source
 from cdckit.databus.window_batches import STREAM, with_columns
 from cdckit.ledger import ErasedPart
+from cdckit.ledger.bucket_erasure import rewrite_files
 from cdckit.ledger.columns import log_fields
-from cdckit.ledger.erased_files import rewrite_files
 from cdckit.ledger.kind import Kind
-from cdckit.ledger.places import PLACE, record_place
-from cdckit.ledger.shell import WAITING
 from cdckit.ledger.tasks import FileRange
 from cdckit.ledger.tombstones import Erasures, erased_changes, note_refused
 from cdckit.merging.arrow_changes import GUID
@@ -32,6 +30,8 @@ from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS, us
 from cdckit.parts.arrays import Bools, bools
 from cdckit.parts.values import guid
 from cdckit.parts.workers import worker_reports
+from cdckit.shell.record_places import PLACE, record_place
+from cdckit.shell.shell import WAITING
 from cdckit.store import File, Transaction
 from cdckit.store.files import Target
 from cdckit.store.writing import parse_report

@@ -46,10 +46,10 @@ from cdckit.databus.window_batches import (
     with_outcomes,
 )
 from cdckit.databus.window_machine import COMPLETE, OPEN, Spans, WindowState
-from cdckit.ledger.shell import MANY_FILES, WAITING
-from cdckit.ledger.upkeep import apply_within
+from cdckit.ledger.intake import apply_within
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS
 from cdckit.parts.workers import run_together, worker_reports
+from cdckit.shell.shell import MANY_FILES, WAITING
 from cdckit.store import File, Transaction
 from cdckit.store.files import Target, Where, read_batches
 from cdckit.store.writing import OpenFiles, parse_report

@@ -19,10 +19,10 @@ from cdckit.databus.event_stream import EVENTS
 from cdckit.databus.sources import Source
 from cdckit.databus.window_batches import COVERED, EVENT_WINDOW, STREAM, PartitionState
 from cdckit.ledger.kind import Kind
-from cdckit.ledger.shell import GIVEN_UP, WAITING, Settings
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.instants import EPOCH
 from cdckit.parts.workers import local_frame
+from cdckit.shell.shell import GIVEN_UP, WAITING, Settings
 from cdckit.store import Transaction
 from cdckit.store.store import Tables, read_note, read_rows
 

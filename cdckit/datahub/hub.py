@@ -54,10 +54,10 @@ from cdckit.datahub.waiting import UNAPPLIED_COLUMNS
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.erasure import ForgottenEntities, Request
 from cdckit.ledger.kind import Kind
-from cdckit.ledger.shell import Ledgers, ReceiveResult, Shell, WorkResult
 from cdckit.model.documents import Document
 from cdckit.parts.arguments import microseconds, require_batch_id, require_instant
 from cdckit.parts.workers import describe_jobs
+from cdckit.shell.shell import Ledgers, ReceiveResult, Shell, WorkResult
 from cdckit.store import OtherKind, Snapshot, Transaction
 from cdckit.store.locations import locate
 from cdckit.store.store import read_note, read_rows, write_note

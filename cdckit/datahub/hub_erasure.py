@@ -20,12 +20,12 @@ from cdckit.datahub.statements import IS_RECORD, NAMES_ENTITY, source_sql
 from cdckit.errors import CdcError
 from cdckit.ledger.erasure import ForgottenEntities, Request, count_named
 from cdckit.ledger.kind import Kind
-from cdckit.ledger.places import SharedRecords, digest_rows, rewrite_rows
 from cdckit.ledger.receipts import ErasedPart
 from cdckit.ledger.tombstones import Erasures, erased_changes, note_refused
 from cdckit.merging.arrow_changes import GUID
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.workers import WorkerPlan, compute_once
+from cdckit.shell.record_places import SharedRecords, digest_rows, rewrite_rows
 from cdckit.store import File, Transaction
 from cdckit.store.store import replace_rows
 

@@ -30,8 +30,8 @@ from cdckit.datahub.state import (
 )
 from cdckit.datahub.statements import statement_schema
 from cdckit.datahub.waiting import drop_waiting, facts, known_makers, waiting_statements
-from cdckit.ledger.shell import MANY_FILES
 from cdckit.parts.workers import compute_once, compute_rows, local_frame, run_together, table_frame
+from cdckit.shell.shell import MANY_FILES
 from cdckit.store import Transaction
 from cdckit.store.files import hold_few_rows
 from cdckit.store.store import read_note, read_some, replace_rows, write_note

@@ -27,10 +27,10 @@ from cdckit.datahub.outcomes import EXPORTED_COLUMNS, export_rows, message_log, 
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statement_changes import DerivedChanges
 from cdckit.datahub.statements import statement_schema
-from cdckit.ledger.shell import MANY_FILES
 from cdckit.merging.merge import history_schema, plan_versions
 from cdckit.parts.arguments import flat_columns, quoted, text_literal
 from cdckit.parts.workers import compute_once, run_together
+from cdckit.shell.shell import MANY_FILES
 from cdckit.store import Transaction
 from cdckit.store.store import Tables, read_note, read_rows, read_some, replace_rows, write_note
 from cdckit.store.writing import Rows

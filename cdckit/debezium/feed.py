@@ -18,10 +18,10 @@ from cdckit.debezium.table_changes import Columns
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import View
 from cdckit.ledger.kind import Kind
-from cdckit.ledger.places import PLACE, record_place
-from cdckit.ledger.shell import WorkResult
-from cdckit.ledger.table_feed import OF_TABLE, RECORDS, TableFeed
 from cdckit.parts.workers import local_frame
+from cdckit.shell.record_places import PLACE, record_place
+from cdckit.shell.shell import WorkResult
+from cdckit.shell.table_feed import OF_TABLE, RECORDS, TableFeed
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import read_rows
 

@@ -30,10 +30,13 @@ from cdckit.debezium.events import OF_TABLES, EventFault
 from cdckit.debezium.snapshots import ENDED_SCHEMA, ended_snapshots, find_absences, is_absence, is_last_read
 from cdckit.debezium.table_changes import changes, common_type, distinct_types, table_rows
 from cdckit.errors import InvalidArgument
+from cdckit.ledger.intake import apply_within, withdraw_within
 from cdckit.ledger.kind import Kind
 from cdckit.ledger.log_rows import visible_changes
-from cdckit.ledger.shell import WAITING
-from cdckit.ledger.table_feed import (
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, RECORD_SCHEMA, usable_changes
+from cdckit.parts.workers import run_together
+from cdckit.shell.shell import WAITING
+from cdckit.shell.table_feed import (
     OF_TABLE,
     PLACES,
     RECORDS,
@@ -43,9 +46,6 @@ from cdckit.ledger.table_feed import (
     content_of_record,
     waiting_schema,
 )
-from cdckit.ledger.upkeep import apply_within, withdraw_within
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, RECORD_SCHEMA, usable_changes
-from cdckit.parts.workers import run_together
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import read_rows
 

@@ -2,17 +2,15 @@
 The ledger: log and history of one kind of entity, kept up as changes come.
 
 `Ledger` (in `ledger`) takes batches and answers; `View` is what it said at one commit;
-`Pending` what it will say when a batch is committed.  A door that remembers is a `Shell`, which keeps
-several ledgers in one store.
+`Pending` what it will say when a batch is committed.
 """
 
 from __future__ import annotations
 
 from cdckit.ledger.erasure import MovedEntities, UnfinishedErasure, UnknownEntities
+from cdckit.ledger.intake import ApplyResult
 from cdckit.ledger.ledger import Ledger
 from cdckit.ledger.receipts import ErasedPart, Receipt
-from cdckit.ledger.shell import ReceiveResult, Shell
-from cdckit.ledger.upkeep import ApplyResult
 from cdckit.ledger.views import Pending, View
 
 __all__ = [
@@ -22,8 +20,6 @@ __all__ = [
     "MovedEntities",
     "Pending",
     "Receipt",
-    "ReceiveResult",
-    "Shell",
     "UnfinishedErasure",
     "UnknownEntities",
     "View",

@@ -22,9 +22,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import CdcError, InvalidArgument
+from cdckit.ledger.bucket_erasure import KNOWN, erase_buckets
 from cdckit.ledger.columns import BUCKET, log_fields, visible_history
 from cdckit.ledger.entity_guids import Key, is_key, listed_guids, table_guids
-from cdckit.ledger.erased_files import KNOWN, erase_buckets
 from cdckit.ledger.kind import Kind
 from cdckit.ledger.receipts import NOT_ERASED, RECEIPT_SCHEMA, ErasedPart, Receipt
 from cdckit.ledger.tasks import Targets

@@ -24,6 +24,7 @@ from cdckit.ledger.erasure import (
     unfinished,
 )
 from cdckit.ledger.field_types import fit_changes
+from cdckit.ledger.intake import ApplyResult, revoke_within, take_changes
 from cdckit.ledger.kind import Kind
 from cdckit.ledger.lists import apply_lists, read_lists, require_no_lists, require_share, revoke_list
 from cdckit.ledger.log_rows import require_times_stay, to_log_rows
@@ -31,7 +32,7 @@ from cdckit.ledger.logged_batch import LoggedBatch
 from cdckit.ledger.publication import Form, history_changes, publish, require_published
 from cdckit.ledger.receipts import Receipt
 from cdckit.ledger.tombstones import REFUSE
-from cdckit.ledger.upkeep import ApplyResult, begin_upkeep, revoke_within, take_changes
+from cdckit.ledger.upkeep import begin_upkeep
 from cdckit.ledger.views import Gate, View, require_gate, run_gate
 from cdckit.merging.moves import brings_identity
 from cdckit.model.changes import ranked_sources, require_changes

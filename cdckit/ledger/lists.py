@@ -24,6 +24,7 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, UnfitList, WrongColumnType
 from cdckit.ledger.field_types import fit_changes, fit_types, look_for_values, with_untyped_fields
+from cdckit.ledger.intake import ApplyResult, remove_changes, take_changes
 from cdckit.ledger.kind import Kind
 from cdckit.ledger.log_rows import (
     require_keys_keep_their_texts,
@@ -32,7 +33,6 @@ from cdckit.ledger.log_rows import (
     visible_changes,
 )
 from cdckit.ledger.tombstones import Erasures, drop_erased
-from cdckit.ledger.upkeep import ApplyResult, remove_changes, take_changes
 from cdckit.ledger.views import Gate, run_gate
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.changes import ABSENT, UPSERT, empty_fields, note_empty, with_empty_as

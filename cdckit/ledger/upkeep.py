@@ -1,29 +1,25 @@
 """
-The way of changes through a ledger's tables, within a transaction of its store.
+How the tables of a ledger are brought to where they are with new files of its log, within a transaction.
 
-`begin_upkeep` makes the tables fit for changes of their columns; `write_batch` writes the changes into files
-of the log, which no commit names yet; `Upkeep.run` lets a worker for each bucket merge what these files
-touch, and gives the tables what the workers wrote.  `take_changes` does all three, for a ledger's own calls
-as for doors.
+`begin_upkeep` makes the tables fit for changes of their columns; `Upkeep.run` lets a worker for each bucket
+merge what the files touch, and gives the tables what the workers wrote.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import partial, reduce
-from typing import Any, NamedTuple
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from cdckit.ledger.bucket import Outcome, keep_up_bucket
 from cdckit.ledger.columns import (
     BUCKET,
-    EVERY,
     OPEN,
     UNBORN_SCHEMA,
     log_columns,
@@ -32,29 +28,20 @@ from cdckit.ledger.columns import (
     with_all_priorities,
     words_columns,
 )
-from cdckit.ledger.field_types import FittedChanges, fit_changes
 from cdckit.ledger.kind import Kind
 from cdckit.ledger.log_rows import (
     inherited_words,
     require_keys_keep_their_texts,
-    to_log_rows,
 )
-from cdckit.ledger.logged_batch import LoggedBatch, write_batch
 from cdckit.ledger.tasks import FOLD, UPKEPT, FileRange, Paths, Targets, Task
 from cdckit.merging.arrow_changes import GUID, Layout
 from cdckit.model.changes import IS_PERIOD, MOVED, UNTIL, has_mark, with_empty_as
-from cdckit.model.records import usable_changes
 from cdckit.parts import at_home
-from cdckit.parts.arguments import quoted
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.workers import (
-    are_few_rows,
-    plan_bytes,
-    reads_sources_alone,
     reports_at_home,
     worker_reports,
 )
-from cdckit.query.provenance import Messages, revoke
 from cdckit.store import File, Transaction
 from cdckit.store.columns import keeps_types, true_names
 from cdckit.store.transaction import Scope
@@ -65,39 +52,9 @@ BYTES_PER_TASK = 8 << 20
 
 _LOG = logging.getLogger(__name__)
 
-BUCKET_BYTES, MOST_BUCKETS = 32 << 20, 4096
-"""How many bytes of files a bucket of a growing ledger should have, and how many buckets it has at most."""
-
-_FIRST_BUCKETS, _STORED_BYTES = 64, 4
-"""How many buckets a new ledger has if nobody can tell how much comes; and about how many bytes of log and
-history come of one byte of Parquet."""
 
 _LEAST_TASKS = 8
 """Fewer tasks than these are not worth counting: as many then as the session has cores."""
-
-
-@dataclass(frozen=True)
-class ApplyResult:
-    """
-    What `Ledger.apply` did.
-
-    Args:
-        version: The commit by which it is seen.
-        news: How many of the changes the log did not have.
-        repeated: Whether nothing was done, because the batch had been applied before.
-        deleted: Of lists, how many entities they lack that the lists before them named.
-        rejects: How many rows of the batch were no changes, since they could not be used (`Ledger.rejects`).
-
-    >>> result = ApplyResult(version=7, news=0)
-    >>> "repeated" if result.repeated else f"{result.news} changes were news, as of commit {result.version}"
-    '0 changes were news, as of commit 7'
-    """
-
-    version: int
-    news: int
-    repeated: bool = False
-    deleted: int = 0
-    rejects: int = 0
 
 
 class Upkeep:
@@ -262,178 +219,6 @@ def begin_upkeep(
     kind.note(transaction)
     targets = Targets({"log": to_log, **tables}, _layout(kind, columns), periods)
     return Upkeep(transaction, kind, targets, anew=anew)
-
-
-class TakenChanges(NamedTuple):
-    """
-    What a ledger has taken within a transaction.
-
-    Args:
-        kind: The ledger, after them.
-        batch: The changes, as files of the log.
-        news: How many of them the log did not have.
-        buckets: The buckets that were touched.
-    """
-
-    kind: Kind
-    batch: LoggedBatch
-    news: int
-    buckets: list[int]
-
-
-def take_changes(
-    transaction: Transaction,
-    changes: FittedChanges,
-    *,
-    call: int | None = None,
-    written: LoggedBatch | None = None,
-    again: Collection[int] = (),
-    share: float = 1,
-) -> TakenChanges:
-    """
-    Take changes into a ledger, and bring its history up to them, without a commit.
-
-    Args:
-        changes: The rows, fit for the log by `fit_changes`.
-        call: The number of the call of `Ledger.apply`, which rows of tables get; None for a door, whose
-            records have places of their own, and for full lists.
-        written: The same changes, if an overtaken transaction has written them: used again if they fit.
-        again: Buckets of which all entities are merged again.
-        share: Which part of what the plan of the rows reads is theirs.
-    """
-    kind, is_anew = _cut(transaction, changes, share)
-    upkeep = begin_upkeep(transaction, kind, changes.rows.schema, log_types=changes.log_types)
-    log = upkeep.targets.log
-    if written is None or not written.fits(transaction, kind, log, call):
-        if written is not None:
-            transaction.discard(kind.changes, written.files)
-        written = write_batch(transaction, kind, log, changes.rows, call)
-    written.keep_aside(transaction, kind)
-    news, buckets = upkeep.run(written.files, again=() if is_anew else again)
-    return TakenChanges(kind, written, news, list(range(kind.buckets)) if is_anew else buckets)
-
-
-def _cut(transaction: Transaction, changes: FittedChanges, share: float) -> tuple[Kind, bool]:
-    """
-    Give a ledger that grows the buckets that it should have; whether its tables were made anew for that.
-
-    How much comes to a new one is estimated from what the plan of its first changes reads, of which *share*
-    is for this ledger.  Later it is known what it has, and it is cut into four times as many buckets, again
-    and again; or into few, if the first ones were taken for many.
-    """
-    kind = changes.kind
-    if not kind.grows:
-        return kind, False
-    if not transaction.has(kind.changes):
-        bytes_read = plan_bytes(changes.rows)
-        if bytes_read is not None:
-            enough = _enough_buckets(int(bytes_read * share) * _STORED_BYTES)
-            # Of a join that is not computed yet, the estimate is the product of its sides.
-            first = enough if reads_sources_alone(changes.rows) else min(enough, _FIRST_BUCKETS)
-        else:
-            first = 1 if are_few_rows(changes.rows) else _FIRST_BUCKETS
-        return replace(kind, buckets=first), False
-    tables = (kind.changes, kind.history)
-    enough = _enough_buckets(sum(file.size for name in tables for file in transaction.files(name)))
-    if enough <= kind.buckets < enough * _FIRST_BUCKETS:
-        return kind, False
-    grown = replace(kind, buckets=enough)
-    all_buckets = F.sequence(F.lit(0), F.lit(enough - 1))
-    bucket = F.when(F.col(GUID) == EVERY, all_buckets).otherwise(F.array(grown.bucket_column(F.col(GUID))))
-    new_files = transaction.new_files(kind.changes)
-    new_paths = {file.path for file in new_files}
-    old_files = [file for file in transaction.files(kind.changes) if file.path not in new_paths]
-    # What the transaction has brought so far is news to who reads the log as a stream: it stays apart.
-    for files, is_known in ((old_files, True), (new_files, False)):
-        if files:
-            rows = transaction.read(kind.changes, files=files)
-            once = rows.where((F.col(GUID) != EVERY) | (F.col(BUCKET) == 0))
-            cut = once.withColumn(BUCKET, F.explode(bucket)).repartition(BUCKET)
-            transaction.swap(kind.changes, files, cut, same_rows=is_known)
-    begin_upkeep(transaction, grown, anew=True).run()
-    return grown, True
-
-
-def _enough_buckets(stored: int) -> int:
-    buckets = 1
-    while buckets < MOST_BUCKETS and stored > buckets * BUCKET_BYTES:
-        buckets *= 4
-    return buckets
-
-
-def apply_within(transaction: Transaction, kind: Kind, changes: DataFrame, share: float = 1) -> list[Scope]:
-    """
-    Do what `Ledger.apply` does, without a commit, for doors; returns what the commit must find as it was.
-
-    *share* is as for `take_changes`.
-
-    A ledger that is there keeps its number of buckets; rejects are kept by the shell.  What a feed sent must
-    not be refused: so a column of times that its source has altered to one of numbers becomes one of texts,
-    which hold both.  Raises as `Ledger.apply` otherwise.
-    """
-    kind = kind.with_buckets_of(transaction)
-    rows = to_log_rows(usable_changes(changes), kind)
-    taken = take_changes(transaction, fit_changes(transaction, kind, rows), share=share)
-    return read_scopes(taken.kind, taken.buckets)
-
-
-def withdraw_within(transaction: Transaction, kind: Kind, messages: DataFrame) -> list[Scope]:
-    """
-    Take changes out of a ledger, as if they never had been applied; returns what `apply_within` returns.
-
-    *messages* has a row for each: the key fields of its entity, and `message_id`; what the ledger does not
-    have is passed over.
-
-    Cost: the buckets of these entities are written anew, log and history; the other ones are not read.
-    """
-    kind = kind.with_buckets_of(transaction)
-    if not transaction.has(kind.changes):
-        return []
-    key = {name: F.col(quoted(name)) for name in kind.keys}
-    withdrawn = messages.select(kind.guid(key).alias(GUID), "message_id")
-    buckets = remove_changes(transaction, kind, withdrawn)
-    begin_upkeep(transaction, kind).run(again=buckets)
-    return read_scopes(kind, buckets)
-
-
-def remove_changes(transaction: Transaction, kind: Kind, messages: DataFrame) -> list[int]:
-    """
-    Take changes out of the log alone; returns the buckets that are to be made anew.
-
-    *messages* has a row for each: the `guid` of its entity, and `message_id`.
-    """
-    withdrawn = messages.distinct()
-    buckets = [row[0] for row in withdrawn.select(kind.bucket_column(F.col(GUID))).distinct().collect()]
-    if buckets:
-        where = {BUCKET: buckets}
-        log = transaction.read(kind.changes, where)
-        left = log.join(withdrawn, [GUID, "message_id"], "left_anti").select(*log.columns)
-        transaction.swap(kind.changes, transaction.files(kind.changes, where), left.repartition(BUCKET))
-    return buckets
-
-
-def revoke_within(transaction: Transaction, kind: Kind, messages: Messages, source: str | None) -> list[int]:
-    """
-    Take messages out of a ledger, as if they had never come; returns the buckets that were touched.
-
-    Raises as `cdckit.query.revoke`.
-    """
-    log = transaction.read(kind.changes)
-    # A bucket is touched if it has more rows in the log than in what is left of it.
-    sides = (
-        log.withColumn("rows", F.lit(1)),
-        revoke(log, messages, source=source).withColumn("rows", F.lit(-1)),
-    )
-    counted = reduce(DataFrame.unionAll, (side.select(BUCKET, "rows") for side in sides)).groupBy(BUCKET)
-    buckets = [row[BUCKET] for row in counted.agg(F.sum("rows").alias("gone")).where("gone > 0").collect()]
-    if buckets:
-        where = {BUCKET: buckets}
-        left = revoke(transaction.read(kind.changes, where), messages, source=source)
-        transaction.swap(kind.changes, transaction.files(kind.changes, where), left.repartition(BUCKET))
-        # What rows took along when their keys changed, any bucket may have said.
-        upkeep = begin_upkeep(transaction, kind, anew=MOVED in log.columns)
-        _, buckets = upkeep.run(again=buckets)
-    return buckets
 
 
 def _layout(kind: Kind, log: T.StructType) -> Layout:

@@ -32,7 +32,7 @@ from cdckit.query.intervals import (
     overlap_message,
     require_sound_rows,
 )
-from cdckit.query.join_search import (
+from cdckit.query.join_kernel import (
     AT,
     FORGOTTEN,
     IS_DELETED,

@@ -10,12 +10,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
+from cdckit.ledger.bucket_erasure import KNOWN
 from cdckit.ledger.columns import BUCKET
-from cdckit.ledger.erased_files import KNOWN
 from cdckit.ledger.erasure import ForgottenEntities, Request, forget_entities, with_known
-from cdckit.ledger.fold_tables import last_outcomes, say_outcomes
 from cdckit.ledger.kind import Kind
-from cdckit.ledger.shell import Shell, WorkResult, is_overdue
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.documents import Document, as_records
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, REJECT_SCHEMA
@@ -49,6 +47,8 @@ from cdckit.rdss.objects import (
 from cdckit.rdss.outcomes import Outcome, Status
 from cdckit.rdss.reading import RULES, Rules
 from cdckit.rdss.sequences import overdue_verdict
+from cdckit.shell.fold_tables import last_outcomes, say_outcomes
+from cdckit.shell.shell import Shell, WorkResult, is_overdue
 from cdckit.store import Snapshot, Transaction
 
 _TOLD = (

@@ -17,8 +17,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.ledger import ErasedPart
-from cdckit.ledger.fold_tables import MANY_FILES, OUTCOMES, PLACE, PLACE_SCHEMA, FoldTables
-from cdckit.ledger.places import rewrite_rows
 from cdckit.ledger.tombstones import ENTITY_ERASED, REFUSE, REFUSED_SCHEMA, error_columns
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.parts.arrow_types import arrow_schema
@@ -49,6 +47,8 @@ from cdckit.rdss.exchange_tables import (
     names_within,
     whole_messages,
 )
+from cdckit.shell.fold_tables import MANY_FILES, OUTCOMES, PLACE, PLACE_SCHEMA, FoldTables
+from cdckit.shell.record_places import rewrite_rows
 from cdckit.store import Transaction
 from cdckit.store.store import Tables
 

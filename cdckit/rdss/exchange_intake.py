@@ -10,19 +10,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.ledger.fold_tables import (
-    MANY_FILES,
-    OUTCOMES,
-    PLACE,
-    PLACE_SCHEMA,
-    STATES,
-    WRITTEN,
-    FoldedRows,
-    FoldTables,
-    tuple_batch,
-)
+from cdckit.ledger.intake import apply_within, withdraw_within
 from cdckit.ledger.tombstones import DESCRIPTIONS, ENTITY_ERASED
-from cdckit.ledger.upkeep import apply_within, withdraw_within
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS
 from cdckit.parts.arrow_types import arrow_schema, spark_columns
 from cdckit.parts.folded_rows import with_rule
@@ -53,6 +42,17 @@ from cdckit.rdss.message_rows import BEFORE_ALL
 from cdckit.rdss.object_bodies import KEY
 from cdckit.rdss.objects import ObjectType, changes
 from cdckit.rdss.outcomes import Status
+from cdckit.shell.fold_tables import (
+    MANY_FILES,
+    OUTCOMES,
+    PLACE,
+    PLACE_SCHEMA,
+    STATES,
+    WRITTEN,
+    FoldedRows,
+    FoldTables,
+    tuple_batch,
+)
 from cdckit.store import Transaction
 from cdckit.store.writing import WriteResult
 

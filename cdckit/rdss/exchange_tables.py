@@ -11,8 +11,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.ledger import shell
-from cdckit.ledger.fold_tables import PLACE, PLACE_SCHEMA, DoorFolds, last_outcomes, state_of
 from cdckit.ledger.kind import Kind
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_SCHEMA
 from cdckit.parts.arrow_types import spark_columns
@@ -36,6 +34,8 @@ from cdckit.rdss.outcomes import STATUSES, Outcome, Status
 from cdckit.rdss.reading import Rules
 from cdckit.rdss.sequence_rules import PartOutcome
 from cdckit.rdss.sequences import PARTS_SCHEMA, assemble_messages
+from cdckit.shell import shell
+from cdckit.shell.fold_tables import PLACE, PLACE_SCHEMA, DoorFolds, last_outcomes, state_of
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.files import read_batches
 from cdckit.store.store import Tables, read_note, write_note

@@ -9,7 +9,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.ledger.shell import is_overdue
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS
 from cdckit.parts.arguments import require_instant
 from cdckit.parts.arrow_types import spark_columns
@@ -21,6 +20,7 @@ from cdckit.rdss.findings import RdssFault
 from cdckit.rdss.message_rows import VERDICT
 from cdckit.rdss.reading import RULES, Rules
 from cdckit.rdss.sequence_rules import PARTS, TENANT_VALUE, PartOutcome, assembly_plan
+from cdckit.shell.shell import is_overdue
 
 Policy = Literal["keep", "reject"]
 

@@ -16,7 +16,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.ledger.shell import is_overdue
 from cdckit.model.faults import Findings, FoundFault, error_columns
 from cdckit.model.forms import RECORDS
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA
@@ -35,6 +34,7 @@ from cdckit.replicate.schema_ids import (
     message_rows,
     statements,
 )
+from cdckit.shell.shell import is_overdue
 
 
 def _columns(types: dict[str, pa.DataType]) -> list[T.StructField]:

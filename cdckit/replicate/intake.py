@@ -13,8 +13,6 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.kind import Kind
-from cdckit.ledger.shell import GIVEN_UP, WAITING
-from cdckit.ledger.table_feed import RECORDS, WAITING_FOR, TableIntake, waiting_schema
 from cdckit.model.records import ERROR_CODE, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA, REJECT
 from cdckit.parts.workers import local_frame, run_together
 from cdckit.replicate.decoding import (
@@ -30,6 +28,8 @@ from cdckit.replicate.metadata_messages import table_text
 from cdckit.replicate.row_changes import TableName, TableSettings, by_table, changes
 from cdckit.replicate.table_rows import collect_zone, rows_of_table
 from cdckit.replicate.table_versions import Table, make_table
+from cdckit.shell.shell import GIVEN_UP, WAITING
+from cdckit.shell.table_feed import RECORDS, WAITING_FOR, TableIntake, waiting_schema
 from cdckit.store import Transaction
 from cdckit.store.files import hold_few_rows
 from cdckit.store.store import Tables, read_rows

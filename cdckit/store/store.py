@@ -33,11 +33,11 @@ from cdckit.store.commits import (
 )
 from cdckit.store.errors import ConflictingCommit, DamagedTable, OtherKind, StoreIsBusy
 from cdckit.store.files import Where, files_holding, find_damage, hold_few_rows
-from cdckit.store.garbage import unneeded_paths
 from cdckit.store.locations import locate
 from cdckit.store.log import DeltaLog
 from cdckit.store.snapshot import Snapshot
 from cdckit.store.transaction import CommitResult, Transaction
+from cdckit.store.vacuum import unneeded_paths
 from cdckit.store.writing import Rows
 
 Tables: TypeAlias = Snapshot | Transaction

@@ -12,13 +12,13 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.ledger.shell import is_overdue
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
 from cdckit.parts.arguments import require_columns, require_instant
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.calls import FOR_EACH_BATCH, INSTANT, no_stream, one_of, rows_of, rows_with, takes
 from cdckit.parts.folded_rows import fold_rows
 from cdckit.parts.values import time_between
+from cdckit.shell.shell import is_overdue
 from cdckit.streams.catalogue import ARRIVAL, COMPLETE_RESPONSES, PARTIAL_RESPONSES, REQUEST, StreamFault
 from cdckit.streams.decoding import with_text
 from cdckit.streams.request_parts import COMPLETE, PART, RESPONSE_PLAN, WAITING

@@ -11,12 +11,10 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from cdckit.ledger.bucket_erasure import KNOWN
 from cdckit.ledger.columns import BUCKET as LEDGER_BUCKET
-from cdckit.ledger.erased_files import KNOWN
 from cdckit.ledger.erasure import ForgottenEntities, Request, count_named, forget_entities
-from cdckit.ledger.fold_tables import PLACE, FoldTables
 from cdckit.ledger.kind import Kind
-from cdckit.ledger.places import SharedRecords, rewrite_rows
 from cdckit.ledger.receipts import ErasedPart
 from cdckit.ledger.tombstones import HASH, Erasures, erased_changes, note_refused
 from cdckit.merging.arrow_changes import GUID
@@ -25,6 +23,8 @@ from cdckit.parts.fold import Result
 from cdckit.parts.folded_rows import explode_rule, with_rule
 from cdckit.parts.values import guid
 from cdckit.parts.workers import compute_once
+from cdckit.shell.fold_tables import PLACE, FoldTables
+from cdckit.shell.record_places import SharedRecords, rewrite_rows
 from cdckit.store import Transaction
 from cdckit.store.store import read_rows
 from cdckit.streams.catalogue import (

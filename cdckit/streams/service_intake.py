@@ -8,12 +8,12 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.ledger.fold_tables import OUTCOMES, STATES, FoldedRows, FoldTables
-from cdckit.ledger.shell import MANY_FILES
-from cdckit.ledger.upkeep import apply_within
+from cdckit.ledger.intake import apply_within
 from cdckit.model.records import RECORD_COLUMNS
 from cdckit.parts.folded_rows import with_rule
 from cdckit.parts.workers import run_together
+from cdckit.shell.fold_tables import OUTCOMES, STATES, FoldedRows, FoldTables
+from cdckit.shell.shell import MANY_FILES
 from cdckit.store import File, Transaction
 from cdckit.store.writing import WriteResult
 from cdckit.streams.catalogue import STREAMS, SUBSCRIPTIONS

@@ -14,12 +14,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.ledger import shell
-from cdckit.ledger.fold_tables import PLACE_SCHEMA, DoorFolds, FoldedRows, last_states
 from cdckit.ledger.kind import Kind
 from cdckit.model.records import ERROR_CODE, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA
 from cdckit.parts.arrow_types import arrow_schema, spark_columns
 from cdckit.parts.workers import WorkerPlan
+from cdckit.shell import shell
+from cdckit.shell.fold_tables import PLACE_SCHEMA, DoorFolds, FoldedRows, last_states
 from cdckit.store import Transaction
 from cdckit.store.files import Where
 from cdckit.store.store import Tables, read_note, read_rows, write_note

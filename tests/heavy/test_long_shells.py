@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from cdckit.ledger.shell import ReceiveResult
+from cdckit.shell.shell import ReceiveResult
 from cdckit.store import BatchIdReused
 from support.doors import SHELLS, Door, forget_entity, records
 

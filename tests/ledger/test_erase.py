@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from cdckit.errors import InvalidArgument, UnfitList
-from cdckit.ledger import Ledger, UnfinishedErasure, UnknownEntities, erasure, ledger, upkeep
+from cdckit.ledger import Ledger, UnfinishedErasure, UnknownEntities, erasure, intake, ledger
 from cdckit.outputs import scd_type_2
 from cdckit.store import ForeignChange, NoSuchTable, OtherKind, Store
 from cdckit.store import erasure as store_erasure
@@ -315,7 +315,7 @@ def test_a_batch_that_an_erasure_overtakes_is_taken_without_them(
 ) -> None:
     """What it had read is gone: it begins again, and finds the tombstone."""
     more = told(spark, (7, "late007.", 9), (8, "late008.", 9))
-    real, calls = upkeep.write_batch, list[int]()
+    real, calls = intake.write_batch, list[int]()
 
     def overtaken(*given: Any) -> Any:
         calls.append(1)
@@ -323,7 +323,7 @@ def test_a_batch_that_an_erasure_overtakes_is_taken_without_them(
             copy.erase(keys=[{"h": 7}], **WHO)
         return real(*given)
 
-    monkeypatch.setattr(upkeep, "write_batch", overtaken)
+    monkeypatch.setattr(intake, "write_batch", overtaken)
     assert copy.apply(more).news == 1
     assert len(calls) == 2
     copy.vacuum(timedelta(0))

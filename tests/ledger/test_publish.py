@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from cdckit import changes_from
 from cdckit.errors import InvalidArgument
-from cdckit.ledger import publication, published
+from cdckit.ledger import publication, published_tables
 from cdckit.model.history import OPEN_END
 from cdckit.outputs import scd_type_1, scd_type_2
 from cdckit.parts.instants import microseconds
@@ -30,8 +30,8 @@ def test_only_what_was_touched_is_written(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_workers: None
 ) -> None:
     """And twice nothing."""
-    monkeypatch.setattr(published, "_FILE", 1000)
-    monkeypatch.setattr(published, "_SMALL_FILES", 1000)
+    monkeypatch.setattr(published_tables, "_FILE", 1000)
+    monkeypatch.setattr(published_tables, "_SMALL_FILES", 1000)
     ledger, target = opened(spark, tmp_path / "ledger"), tmp_path / "target"
     ledger.apply(told(spark, *((n, n, 1) for n in range(300))))
     assert ledger.publish(target) == 1
@@ -232,14 +232,14 @@ def test_comments_and_properties_of_others_stay(spark: SparkSession, tmp_path: P
 def test_two_make_it_at_once(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger, target = opened(spark, tmp_path / "ledger"), tmp_path / "target"
     ledger.apply(told(spark, (1, 10, 1)))
-    real = published.PublishedTable.put
+    real = published_tables.PublishedTable.put
 
     def late(*given: Any) -> bool:
         monkeypatch.undo()
         ledger.publish(target)
         return real(*given)
 
-    monkeypatch.setattr(published.PublishedTable, "put", late)
+    monkeypatch.setattr(published_tables.PublishedTable, "put", late)
     assert ledger.publish(target) == 1
     assert values(target) == [(1, 10, True)]
 

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import Row
 
 from cdckit.errors import InvalidArgument
-from cdckit.ledger.published import CatalogueTable, PublishedTable, Shown
+from cdckit.ledger.published_tables import CatalogueTable, PublishedTable, Shown
 from cdckit.store import ForeignChange
 
 SOURCE = "store/é's"

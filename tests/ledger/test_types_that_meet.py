@@ -14,9 +14,9 @@ from pyspark.sql import types as T
 
 from cdckit import Ledger, changes_from
 from cdckit.errors import WrongColumnType
+from cdckit.ledger.intake import apply_within
 from cdckit.ledger.kind import Kind
 from cdckit.ledger.log_rows import require_keys_keep_their_texts, require_times_stay
-from cdckit.ledger.upkeep import apply_within
 from cdckit.store.columns import unite_columns
 from cdckit.store.errors import NotStorable
 

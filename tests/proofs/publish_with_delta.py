@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import Ledger
 from cdckit.errors import InvalidArgument
-from cdckit.ledger import published
+from cdckit.ledger import published_tables
 from cdckit.outputs import scd_type_1, scd_type_2
 from cdckit.store import ForeignChange
 from support.histories import plain, random_changes, to_dataframe
@@ -64,13 +64,13 @@ def main(folder: Path, jars: str) -> None:
     assert is_right(scd_type_1)
     forget_with_deletion_vectors(spark, ledger, folder / "warehouse" / "others.db" / "dim")
     # Nothing is left of ours in the history.
-    published._MOST, most = 1, published._MOST
+    published_tables._MOST, most = 1, published_tables._MOST
     try:
         ledger.publish(NAME, scd_type_1)
     except ForeignChange as error:
         print("shortened", error, flush=True)
     ledger.publish(NAME, scd_type_1, anew=True)
-    published._MOST = most
+    published_tables._MOST = most
     assert is_right(scd_type_1)
     ledger.rebuild()
     assert ledger.publish(NAME, scd_type_1) == ledger.at_commit().version

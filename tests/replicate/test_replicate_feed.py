@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from cdckit import merge, replicate
 from cdckit.errors import InvalidArgument
-from cdckit.ledger import table_feed
 from cdckit.replicate import Feed, TableName, TableSettings
+from cdckit.shell import table_feed
 from support.feeds import OTHER, TEXT, V1, fed, said, short
 from support.replicate_messages import (
     Version,

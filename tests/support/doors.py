@@ -21,8 +21,8 @@ from pyspark.sql import types as T
 
 from cdckit import databus, datahub, debezium, rdss, rejects, replicate, streams, tables
 from cdckit.ledger import Receipt
-from cdckit.ledger.shell import Shell
 from cdckit.model.records import RECORD_SCHEMA
+from cdckit.shell.shell import Shell
 from support.rdss_messages import MESSAGES, as_bytes, changed, message
 from support.replicate_messages import Version, envelope
 

@@ -18,8 +18,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from cdckit import Ledger, datahub, rdss, replicate, session, streams
-from cdckit.ledger import Receipt, fold_tables, upkeep
+from cdckit.ledger import Receipt, growth
 from cdckit.outputs import scd_type_2
+from cdckit.shell import fold_tables
 from cdckit.store import Store
 
 ENTITY, KEYS = "e", ["h", "k"]
@@ -58,7 +59,7 @@ def hub_of(spark: SparkSession, folder: Path) -> datahub.Hub:
 
 def main(work: str, folder: Path) -> None:
     # What is kept grows while it is written.
-    upkeep.BUCKET_BYTES = fold_tables.SPREAD_BYTES = 20_000
+    growth.BUCKET_BYTES = fold_tables.SPREAD_BYTES = 20_000
     spark = session(app_name="killed", memory="1g", config={"spark.sql.shuffle.partitions": "2"})
     programs = {
         **{"ledger": _ledger, "feed": _feed, "hub": _hub, "exchange": _exchange, "service": _service},

@@ -22,6 +22,7 @@ BELOW = {
     "query": {"query", "merging", "model", "parts", "errors"},
     "outputs": {"outputs", "query", "merging", "model", "parts", "errors"},
     "ledger": {"ledger", "store", "outputs", "query", "merging", "model", "parts", "errors"},
+    "shell": {"shell", "ledger", "store", "outputs", "query", "merging", "model", "parts", "errors"},
     "quality": {"quality", "notebook", "query", "merging", "model", "parts", "errors"},
     "tables": {"tables", "notebook", "model", "parts", "errors"},
 }

@@ -17,7 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.databus import Relay
-from cdckit.ledger import UnfinishedErasure, shell
+from cdckit.ledger import UnfinishedErasure
+from cdckit.shell import shell
 from cdckit.store import erasure as store_erasure
 from support import relays
 from support.databus_streams import drawn_words

@@ -23,7 +23,7 @@ import cdckit.datahub.state
 from cdckit.datahub import DependentEntities, Hub, UnmaskableRecords, records, schema
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import UnfinishedErasure, UnknownEntities, shell
-from cdckit.ledger.places import SharedRecords
+from cdckit.shell.record_places import SharedRecords
 from cdckit.store import erasure as store_erasure
 from support.dying import Died, dies_at
 from support.hub_programs import FILTERS, READERS, draw_program, records_of, rows_of

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 import cdckit.ledger.bucket
 from cdckit import Ledger
-from cdckit.ledger.upkeep import withdraw_within
+from cdckit.ledger.intake import withdraw_within
 from support.histories import Row, by_guid, plain, to_dataframe, to_rows
 from support.history_changes import opened
 from support.ledger_programs import FIELDS, batches

@@ -23,14 +23,14 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from cdckit import rdss, samples
 from cdckit.errors import InvalidArgument
-from cdckit.ledger import fold_tables
-from cdckit.ledger.fold_tables import STATES
 from cdckit.model.records import RECORD_SCHEMA
 from cdckit.parts.kept_folds import bucket_of
 from cdckit.rdss import Exchange, Rules
 from cdckit.rdss.exchange_rows import Names
 from cdckit.rdss.exchange_rules import Identity
 from cdckit.rdss.exchange_tables import NAMES_NOTE
+from cdckit.shell import fold_tables
+from cdckit.shell.fold_tables import STATES
 from support.rdss_messages import as_bytes, changed, message
 from tools.tiers import seeds
 

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from cdckit import streams
 from cdckit.ledger import UnfinishedErasure, UnknownEntities, shell
-from cdckit.ledger.places import SharedRecords
+from cdckit.shell.record_places import SharedRecords
 from cdckit.store import erasure as store_erasure
 from support.dying import Died, dies_at
 from support.remains import find_remains

@@ -27,7 +27,6 @@ from cdckit.ledger.erasure import (
     unfinished,
 )
 from cdckit.ledger.kind import Kind
-from cdckit.ledger.places import places_of, require_alone
 from cdckit.ledger.publication import Form, publish
 from cdckit.ledger.receipts import ErasedPart, Receipt
 from cdckit.ledger.tombstones import REFUSE
@@ -40,6 +39,7 @@ from cdckit.parts.calls import checked_calls
 from cdckit.parts.instants import microseconds
 from cdckit.parts.values import time_between
 from cdckit.parts.workers import compute_once, describe_step
+from cdckit.shell.record_places import places_of, require_alone
 from cdckit.store import Snapshot, Store, Transaction
 from cdckit.store.commits import KIND
 from cdckit.store.erasure import forget_past

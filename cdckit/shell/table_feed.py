@@ -13,21 +13,10 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.ledger.intake import apply_within
 from cdckit.ledger.kind import Kind
-from cdckit.ledger.places import PLACE, record_place, rewrite_places
 from cdckit.ledger.receipts import ErasedPart
-from cdckit.ledger.shell import (
-    GIVEN_UP,
-    MANY_FILES,
-    WAITING,
-    ReceiveResult,
-    Shell,
-    WorkResult,
-    content_hash,
-    give_up_overdue,
-)
 from cdckit.ledger.tombstones import erased_changes
-from cdckit.ledger.upkeep import apply_within
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.documents import Document
 from cdckit.model.records import (
@@ -40,6 +29,17 @@ from cdckit.model.records import (
 )
 from cdckit.parts.values import guid
 from cdckit.parts.workers import compute_once
+from cdckit.shell.record_places import PLACE, record_place, rewrite_places
+from cdckit.shell.shell import (
+    GIVEN_UP,
+    MANY_FILES,
+    WAITING,
+    ReceiveResult,
+    Shell,
+    WorkResult,
+    content_hash,
+    give_up_overdue,
+)
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import Tables, read_rows, read_some
 from cdckit.store.transaction import Scope
