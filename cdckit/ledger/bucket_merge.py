@@ -34,7 +34,7 @@ from cdckit.ledger.tasks import (
     with_columns,
 )
 from cdckit.merging.arrow_changes import GUID, SNAPSHOT
-from cdckit.merging.source_order import has_log, is_placed, order_entities
+from cdckit.merging.log_order import has_log, is_placed, order_entities
 from cdckit.merging.versions import versions
 from cdckit.model.changes import MOVED, UNTIL
 from cdckit.model.history import VALID_TO

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit.merging.arrow_changes import GUID
-from cdckit.merging.source_order import arrivals
+from cdckit.merging.log_order import arrivals
 from cdckit.parts.arrays import (
     Bools,
     Ints,

@@ -24,7 +24,7 @@ from cdckit.merging.arrow_changes import (
     priority_column,
     value_column,
 )
-from cdckit.merging.source_order import PLACES, order_positions
+from cdckit.merging.log_order import PLACES, order_positions
 from cdckit.model.changes import MOVED, TABLE, TRUNCATE, UNTIL, UPSERT
 from cdckit.parts.arrays import Bools, Ints, bools, group_starts, ints, rank_values
 from cdckit.parts.arrow_types import arrow_schema, make_batch

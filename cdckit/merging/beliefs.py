@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from cdckit.merging.arrow_changes import ARRIVED, Changes, Layout
 from cdckit.merging.ends import Versions, no_versions
-from cdckit.merging.source_order import order_entities
+from cdckit.merging.log_order import order_entities
 from cdckit.merging.versions import find_versions, may_matter, portions, version_rows
 from cdckit.parts.arrays import NEVER, Bools, Ints, first_of_entity, group_starts, ints
 

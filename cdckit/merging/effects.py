@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from cdckit.merging.arrow_changes import ARRIVED, Changes, Layout, require_whole
 from cdckit.merging.beliefs import Beliefs, find_beliefs, select_beliefs
-from cdckit.merging.source_order import order_entities
+from cdckit.merging.log_order import order_entities
 from cdckit.merging.versions import field_values, portions, version_guids
 from cdckit.parts.arrays import (
     NEVER,

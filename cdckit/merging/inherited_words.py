@@ -32,7 +32,7 @@ from cdckit.merging.arrow_changes import (
     priority_column,
     value_column,
 )
-from cdckit.merging.source_order import order_entities
+from cdckit.merging.log_order import order_entities
 from cdckit.merging.states import counting_changes, field, steps
 from cdckit.model.changes import UPSERT
 from cdckit.parts.arrays import NOWHERE, Bools, Ints, first_of_entity, ints

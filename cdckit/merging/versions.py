@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from cdckit.merging.arrow_changes import GUID, Changes, Layout, value_column
 from cdckit.merging.ends import Versions, versions_with_ends
-from cdckit.merging.source_order import order_entities
+from cdckit.merging.log_order import order_entities
 from cdckit.merging.states import States, effective, states
 from cdckit.model.history import FIELD_PROVENANCE
 from cdckit.parts.arrays import (

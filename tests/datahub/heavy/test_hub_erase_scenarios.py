@@ -22,7 +22,8 @@ import cdckit.datahub.runs
 import cdckit.datahub.state
 from cdckit.datahub import DependentEntities, Hub, UnmaskableRecords, records, schema
 from cdckit.errors import InvalidArgument
-from cdckit.ledger import UnfinishedErasure, UnknownEntities, shell
+from cdckit.ledger import UnfinishedErasure, UnknownEntities
+from cdckit.shell import shell
 from cdckit.shell.record_places import SharedRecords
 from cdckit.store import erasure as store_erasure
 from support.dying import Died, dies_at

@@ -3,7 +3,7 @@ A log in one merge and in any batches.
 
 In `make test`:
 tests/debezium/test_source_order.py::test_positions_of_mysql,
-tests/merging/test_source_order.py::test_times_follow_the_places_in_each_log.
+tests/merging/test_log_order.py::test_times_follow_the_places_in_each_log.
 """
 
 from __future__ import annotations

@@ -19,9 +19,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import rdss
-from cdckit.ledger import UnfinishedErasure, UnknownEntities, shell
+from cdckit.ledger import UnfinishedErasure, UnknownEntities
 from cdckit.model.records import RECORD_SCHEMA
 from cdckit.rdss import Exchange, Rules, exchange_erasure
+from cdckit.shell import shell
 from cdckit.store import erasure as store_erasure
 from support.dying import Died, dies_at
 from support.rdss_messages import as_bytes, changed, message

@@ -19,7 +19,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdckit import streams
-from cdckit.ledger import UnfinishedErasure, UnknownEntities, shell
+from cdckit.ledger import UnfinishedErasure, UnknownEntities
+from cdckit.shell import shell
 from cdckit.shell.record_places import SharedRecords
 from cdckit.store import erasure as store_erasure
 from support.dying import Died, dies_at

@@ -9,7 +9,7 @@ from random import Random
 import pyarrow as pa
 
 from cdckit.merging.arrow_changes import OPERATIONS, Layout, carried_column, value_column
-from cdckit.merging.source_order import order_entities
+from cdckit.merging.log_order import order_entities
 from cdckit.model.logs import LOG_END
 from tools.tiers import seeds
 
