@@ -12,11 +12,12 @@ A message whose links lead nowhere waits, and is tried again; a second message o
 identifier changes nothing; a record in error is a reject, and all others are processed.
 """
 
+from cdckit.datahub.backoff import Backoff
 from cdckit.datahub.hub import Hub
 from cdckit.datahub.hub_erasure import DependentEntities, UnmaskableRecords
 from cdckit.datahub.mappings import InvalidSchema
 from cdckit.datahub.message_statements import changes
-from cdckit.datahub.messages import Backoff, HubFault, Outcome, Status, decode
+from cdckit.datahub.messages import HubFault, Outcome, Status, decode
 from cdckit.datahub.outcomes import Exporter, bulk_lines
 from cdckit.datahub.questions import SchemaMismatch, query
 from cdckit.datahub.readers import Context, Filter, Reader, UnreadableData

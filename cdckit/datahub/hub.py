@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.datahub.backoff import Backoff
 from cdckit.datahub.hub_erasure import (
     NOT_ERASED,
     asked_entities,
@@ -26,7 +27,6 @@ from cdckit.datahub.messages import (
     EVERYTHING,
     IS_STORED,
     MESSAGE_SCHEMA,
-    Backoff,
     Status,
     decode,
     given_up,

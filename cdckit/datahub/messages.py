@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from enum import IntEnum, StrEnum
@@ -17,10 +16,10 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.datahub.backoff import Backoff
 from cdckit.datahub.erased_records import require_no_mark
 from cdckit.datahub.mappings import DEFAULT_SYSTEM
 from cdckit.datahub.source_systems import Schema
-from cdckit.errors import InvalidArgument
 from cdckit.model.faults import Fault
 from cdckit.model.forms import RECORDS
 from cdckit.model.records import (
@@ -73,52 +72,6 @@ class HubFault(Fault):
     def error_sql(self, finding: str) -> str:
         """The code, and the sentence with what an expression says: the error of a message."""
         return f"concat({text_literal(f'{self}: ')}, {self.describe_sql(finding)})"
-
-
-@dataclass(frozen=True)
-class Backoff:
-    """
-    When what waits is tried again, and when it is given up.
-
-    Args:
-        first: How long after the first attempt.
-        factor: By what each further delay is longer than the one before.
-        give_up_after: The age, since it was stored, at which it is given up.
-
-    Source:
-        Data hub: "automatically resubmitted periodically, up to a maximum delay".  The figures are the
-        product's.
-
-    >>> next_time = Backoff(factor=2.0).next_attempt("TIMESTAMP '2024-01-01 10:00:00Z'", "3")
-    >>> session().sql(f"SELECT {next_time} AS after_the_third_attempt").show()
-    +-----------------------+
-    |after_the_third_attempt|
-    +-----------------------+
-    |    2024-01-01 10:04:00|
-    +-----------------------+
-    <BLANKLINE>
-    """
-
-    first: timedelta = timedelta(seconds=60)
-    factor: float = 2.0
-    give_up_after: timedelta = timedelta(days=40)
-
-    def __post_init__(self) -> None:
-        if self.first <= timedelta(0) or self.give_up_after <= timedelta(0) or not self.factor >= 1:
-            raise InvalidArgument("Backoff", "its arguments", "delays above zero that do not shrink", self)
-
-    def next_attempt(self, now: str, attempts: str) -> str:
-        """Tell when something is due again that was tried so many times, the last time *now*: all in SQL."""
-        delay = f"{self.first.total_seconds()}D * pow({self.factor}D, {attempts} - 1)"
-        return _seconds_later(now, f"least({delay}, {self.give_up_after.total_seconds()}D)")
-
-    def give_up_time(self, stored: str) -> str:
-        """Tell when something is given up that was *stored* then, in SQL."""
-        return _seconds_later(stored, f"{self.give_up_after.total_seconds()}D")
-
-
-def _seconds_later(at: str, seconds: str) -> str:
-    return f"timestamp_micros(unix_micros({at}) + CAST({seconds} * 1000000 AS bigint))"
 
 
 STATUS_SCHEMA = flat_columns(

@@ -8,7 +8,8 @@ from typing import Protocol
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.datahub.messages import IS_STORED, Backoff, HubFault, Outcome, Status, whole_value
+from cdckit.datahub.backoff import Backoff
+from cdckit.datahub.messages import IS_STORED, HubFault, Outcome, Status, whole_value
 from cdckit.datahub.resolution import UNPROCESSED
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import DELETE, DROPPED, IS_RECORD, UNREADABLE, UPSERT, value_by_place

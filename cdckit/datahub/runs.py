@@ -11,8 +11,9 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from cdckit.datahub.backoff import Backoff
 from cdckit.datahub.message_statements import ReadReport, read_messages
-from cdckit.datahub.messages import Backoff, Status, is_due, statuses, with_refusals
+from cdckit.datahub.messages import Status, is_due, statuses, with_refusals
 from cdckit.datahub.outcomes import export_rows, new_exports, problems
 from cdckit.datahub.readers import ReaderSettings
 from cdckit.datahub.resolution import ANSWERS, HELD, LOOKUP_FAULTS, UNPROCESSED

@@ -63,6 +63,7 @@ KERNELS = (
     "rdss/sequence_rules",
     "rdss/validation",
     "rdss/validators",
+    "replicate/column_masks",
     "replicate/data_messages",
     "replicate/envelopes",
     "replicate/json_messages",

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import cdckit.datahub.runs
 import cdckit.datahub.state
-from cdckit.datahub.messages import Backoff
+from cdckit.datahub.backoff import Backoff
 from cdckit.datahub.waiting import known_makers
 from support.hub_comparison import DAY, interpreted
 from support.hub_interpreter import InterpretedHub

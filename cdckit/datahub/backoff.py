@@ -1,0 +1,54 @@
+"""When what waits in a hub is tried again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from cdckit.errors import InvalidArgument
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """
+    When what waits is tried again, and when it is given up.
+
+    Args:
+        first: How long after the first attempt.
+        factor: By what each further delay is longer than the one before.
+        give_up_after: The age, since it was stored, at which it is given up.
+
+    Source:
+        Data hub: "automatically resubmitted periodically, up to a maximum delay".  The figures are the
+        product's.
+
+    >>> next_time = Backoff(factor=2.0).next_attempt("TIMESTAMP '2024-01-01 10:00:00Z'", "3")
+    >>> session().sql(f"SELECT {next_time} AS after_the_third_attempt").show()
+    +-----------------------+
+    |after_the_third_attempt|
+    +-----------------------+
+    |    2024-01-01 10:04:00|
+    +-----------------------+
+    <BLANKLINE>
+    """
+
+    first: timedelta = timedelta(seconds=60)
+    factor: float = 2.0
+    give_up_after: timedelta = timedelta(days=40)
+
+    def __post_init__(self) -> None:
+        if self.first <= timedelta(0) or self.give_up_after <= timedelta(0) or not self.factor >= 1:
+            raise InvalidArgument("Backoff", "its arguments", "delays above zero that do not shrink", self)
+
+    def next_attempt(self, now: str, attempts: str) -> str:
+        """Tell when something is due again that was tried so many times, the last time *now*: all in SQL."""
+        delay = f"{self.first.total_seconds()}D * pow({self.factor}D, {attempts} - 1)"
+        return _seconds_later(now, f"least({delay}, {self.give_up_after.total_seconds()}D)")
+
+    def give_up_time(self, stored: str) -> str:
+        """Tell when something is given up that was *stored* then, in SQL."""
+        return _seconds_later(stored, f"{self.give_up_after.total_seconds()}D")
+
+
+def _seconds_later(at: str, seconds: str) -> str:
+    return f"timestamp_micros(unix_micros({at}) + CAST({seconds} * 1000000 AS bigint))"
