@@ -181,11 +181,11 @@ class Relay(Shell):
         given_up = {name: F.when(overdue, text).otherwise(F.col(name)) for name, text in error.items()}
         events = read_rows(tables, EVENTS, STORED_SCHEMA)
         # Only their values say which have no key: they are read again, and nothing of them is kept twice.
-        without_key = (
+        keyless_rejects = (
             rejects(event_changes(events.where(has_passed()), self._settings.named[name], keys=kind.keys))
             for name, kind in self._settings.kinds.items()
         )
-        rows = [events, waiting.withColumns(given_up), *without_key]
+        rows = [events, waiting.withColumns(given_up), *keyless_rejects]
         bad = (table.where(F.col(ERROR_CODE).isNotNull()).select(*REJECT_SCHEMA.names) for table in rows)
         return reduce(DataFrame.unionByName, bad)
 

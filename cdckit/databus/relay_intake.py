@@ -107,7 +107,7 @@ class _PartitionWork:
         """Those that were open before, whose events wait in files."""
 
     def take(self, rows: pa.RecordBatch) -> None:
-        """Take records in the order of their offsets, each once; one in the place of another is put aside."""
+        """Take records in the order of their offsets, each once; one without its own place is put aside."""
         lacks_offset = rows.column("offset").is_null()
         if lacks_offset.true_count:
             self.report["rows"] += lacks_offset.true_count

@@ -19,7 +19,7 @@ from cdckit.parts.values import guid_names, key_text, uuid5
 LOOKED_UP = "?"
 """What a text begins with that stands for a guid which only a look at all entities can tell."""
 AT = "@"
-"""What stands in it before the instant, where who is meant depends on that: of a link to a weak key."""
+"""Stands between such a text and an instant: a link to a weak key leads to whoever held the key then."""
 
 _uuid5 = lru_cache(1 << 18)(uuid5)
 """The same keys come again and again; so many are remembered."""

@@ -24,8 +24,8 @@ deletes the entities that it does not name; with its priority, it decides whethe
 A link leads to the entity that holds its key at the end of the linking record's instant, as the history would
 show it.  If there is none, to the one that holds it at any time; if there are several, the link is ambiguous.
 
-Records that have no value of a key in common, directly or over others, never meet: so such *kins* are gone
-through apart from each other.
+A *family* is all records that share key values, directly or through others.  Families never meet, so each is
+gone through by itself.
 
 Source:
     Data hub, weak composite keys ("employee number or national insurance number"), and out of sequence
@@ -76,7 +76,7 @@ class WeakKeys:
     looked_up: Mapping[int, str]
     """Of the keys that links look up, the beginning of their marked texts."""
     connecting: tuple[int, ...]
-    """Fields of which those that hold a key with equal values have a value in common."""
+    """Fields of which any two entities that hold an equal key share a value in one."""
     priorities: Mapping[int, tuple[int | None, ...]]
     """By mapping the priorities of the fields that have one of their own."""
 
@@ -151,7 +151,7 @@ class KeyRecord(NamedTuple):
 
 class KeyWalk:
     """
-    The entities of a target, or of some kins of it, while their records are gone through.
+    The entities of a target, or of some families of it, while their records are gone through.
 
     What `_take`, `_catch_up` and `_delete` do to one entity are the rules of the merge, which
     `cdckit.merging.states` has for columns of entities: who changes one changes the other.
@@ -292,10 +292,10 @@ def find_key_holders(statements: DataFrame, schema: Schema, target: Target, *, f
         `at`, and who holds it at the end of that: `guid`, null for none, or `several`.
 
     Cost: all records of the target that were ever received are sorted in each run, as their keys alone, and
-    gone through kin by kin: ten to twenty microseconds a record, one or two kilobytes an entity.  Which
-    keys are kin is found in one task, which holds two numbers for each two values that records name together.
-    A kin is for one task, and there may be few of them where a key has several fields: those that have the
-    last of these in common are one.  A target with one key costs nothing of this.
+    gone through family by family: ten to twenty microseconds a record, one or two kilobytes an entity.  Which
+    keys are of one family is found in one task, which holds two numbers for each two values that records name
+    together.  A family is for one task, and there may be few where a key has several fields: those that have
+    the last of these in common are one.  A target with one key costs nothing of this.
     """
     keys = WeakKeys.from_schema(schema, target)
     is_record = f"{IS_RECORD} AND claims IS NOT NULL"
@@ -313,20 +313,20 @@ def find_key_holders(statements: DataFrame, schema: Schema, target: Target, *, f
     )
     # Of refreshes in one place the strongest counts.
     in_order = ("at", "arrival", "message_id", F.desc("priority"))
-    together = sent.coalesce(1) if few else _share_kins(sent, keys)
+    together = sent.coalesce(1) if few else _share_families(sent, keys)
     ordered = together.sortWithinPartitions(*in_order).drop("arrival")
     return WorkerPlan(ordered, partial(walk_records, keys=keys), FOUND_COLUMNS).rows()
 
 
-def _share_kins(sent: DataFrame, keys: WeakKeys) -> DataFrame:
-    """The records of a kin in one partition, and in every partition all refreshes."""
+def _share_families(sent: DataFrame, keys: WeakKeys) -> DataFrame:
+    """The records of a family in one partition, and in every partition all refreshes."""
     values = ((at, f"`value {at}`") for at in keys.connecting)
-    # Values with one number only are told together more than need be.
+    # Values that have one number by chance only join families that could be apart.
     numbers = ", ".join(f"if({value} IS NULL, NULL, xxhash64({at}, {value}))" for at, value in values)
     nodes = sent.selectExpr("*", f"coalesce({numbers}) AS {NODE}")
     edges = nodes.selectExpr(NODE, f"explode(array({numbers})) AS other").where(f"other <> {NODE}")
-    kins = nodes.join(find_families(edges.distinct()), NODE, "left")
-    shared = share_rows(kins, F.coalesce(FAMILY, NODE), everywhere=F.col("kind") == REFRESH)
+    families = nodes.join(find_families(edges.distinct()), NODE, "left")
+    shared = share_rows(families, F.coalesce(FAMILY, NODE), everywhere=F.col("kind") == REFRESH)
     return shared.select(*sent.columns)
 
 

@@ -155,7 +155,7 @@ class Feed(TableFeed):
         return self._settings.changes(events_of_table(tables, self._settings, name), table)
 
     def _places(self, tables: Transaction, kind: Kind, entities: DataFrame) -> DataFrame:
-        """The same, and the tombstones behind deletes."""
+        """The places of all records of entities, and of the tombstones behind their deletes."""
         places = super()._places(tables, kind, entities)
         records = tables.read(RECORDS)
         keys = records.withColumn(PLACE, record_place()).join(places, PLACE, "left_semi")

@@ -6,24 +6,16 @@ from dataclasses import replace
 
 from pyspark.sql import functions as F
 
-from cdckit.ledger.columns import (
-    BUCKET,
-    EVERY,
-)
+from cdckit.ledger.columns import BUCKET, EVERY
 from cdckit.ledger.field_types import FittedChanges
 from cdckit.ledger.kind import Kind
 from cdckit.ledger.upkeep import begin_upkeep
 from cdckit.merging.arrow_changes import GUID
-from cdckit.parts.workers import (
-    are_few_rows,
-    plan_bytes,
-    reads_sources_alone,
-)
+from cdckit.parts.workers import are_few_rows, plan_bytes, reads_sources_alone
 from cdckit.store import Transaction
 
 BUCKET_BYTES, MOST_BUCKETS = 32 << 20, 4096
 """How many bytes of files a bucket of a growing ledger should have, and how many buckets it has at most."""
-
 
 _FIRST_BUCKETS, _STORED_BYTES = 64, 4
 """How many buckets a new ledger has if nobody can tell how much comes; and about how many bytes of log and

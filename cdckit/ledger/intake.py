@@ -15,15 +15,11 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.ledger.columns import (
-    BUCKET,
-)
+from cdckit.ledger.columns import BUCKET
 from cdckit.ledger.field_types import FittedChanges, fit_changes
 from cdckit.ledger.growth import grow
 from cdckit.ledger.kind import Kind
-from cdckit.ledger.log_rows import (
-    to_log_rows,
-)
+from cdckit.ledger.log_rows import to_log_rows
 from cdckit.ledger.logged_batch import LoggedBatch, write_batch
 from cdckit.ledger.upkeep import begin_upkeep, read_scopes
 from cdckit.merging.arrow_changes import GUID

@@ -392,8 +392,8 @@ class Ledger:
                 timestamps, that tells several lists apart, and is neither a key nor a field; a list in which
                 nothing stands is in no such table.
             source: Who says so.
-            priority: How much it counts, a `Priority` where fields differ; what another list says anew
-                because of this one counts as much as that one.
+            priority: How much it counts, a `Priority` where fields differ; a list that says something anew
+                because of this one keeps its own.
             max_deleted: Which share of the entities in the list before it one may lack, from 0 to 1: half
                 a list is no list.  Without it any share, but not all: an empty list, also as the first one,
                 is an export that went wrong, unless `max_deleted=1` says that nothing is left.
@@ -470,19 +470,22 @@ class Ledger:
         Args:
             taken_at: The column that tells the lists apart.
             source, priority, max_deleted, gate: As for `apply_list`.
-            applied: When lists were taken that the ledger has whole by another call: what the stream brings
-                of them is passed over.
+            applied: The instants of lists that the ledger got whole by `apply_list`: rows of them are passed
+                over.
 
         Raises:
             InvalidArgument: The ledger has no list of *source* and one of the instants *applied*.
+
+        Cost: with *applied* one read of the table of lists.
         """
         require_gate(gate)
         require_share(max_deleted)
         whole = {microseconds(at, "applied") for at in applied}
-        lists = self.lists().where(F.col("source") == F.lit(source)).select(F.unix_micros("taken"))
-        if whole and whole - {row[0] for row in lists.collect()}:
-            needed = f"instants at which lists of {source!r} were taken; ledger.lists() shows them"
-            raise InvalidArgument(None, "applied", needed, list(applied))
+        if whole:
+            lists = self.lists().where(F.col("source") == F.lit(source)).select(F.unix_micros("taken"))
+            if whole - {row[0] for row in lists.collect()}:
+                needed = f"instants at which lists of {source!r} were taken; ledger.lists() shows them"
+                raise InvalidArgument(None, "applied", needed, list(applied))
 
         def take(rows: DataFrame, _: int) -> ApplyResult:
             if whole:

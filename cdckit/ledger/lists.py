@@ -277,8 +277,8 @@ def restate_lists(
     Compare each list that comes with the one before it, and each that follows one that comes or goes.
 
     *lists* are those of the source that the ledger has, *given* those that come, of which the ledger may have
-    some, and *revoked* those of the ledger that go.  Each speaks with its own priority, whatever that of the
-    one is which made it speak.
+    some, and *revoked* those of the ledger that go.  Each keeps its own priority, also where another one
+    makes it say something anew.
 
     Cost: one scan of the log, an aggregation of what the source's lists said, one shuffle of that and of
         what is given by key.

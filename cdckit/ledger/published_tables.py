@@ -224,10 +224,10 @@ class PublishedTable:
 
     def forget_before(self, erased: int) -> bool:
         """
-        Delete what versions of the table need that show a commit from before *erased*, when it was made.
+        Delete what is needed only by versions that show a commit from before *erased*.
 
-        Which is in microseconds since 1970, as `Shown.made` is: a store that was restored from a copy has two
-        commits of one number.  Of Parquet files all that the newest version does not need go, as by `VACUUM`;
+        That is an instant, in microseconds since 1970: a store that was restored from a copy has two commits
+        of one number.  Of Parquet files all that the newest version does not need go, as by `VACUUM`;
         any others stay.
 
         False if another writer was faster: then look at it again.

@@ -1,5 +1,5 @@
 """
-How the tables of a ledger are brought to where they are with new files of its log, within a transaction.
+New files of a ledger's log are merged into its history, within a transaction of its store.
 
 `begin_upkeep` makes the tables fit for changes of their columns; `Upkeep.run` lets a worker for each bucket
 merge what the files touch, and gives the tables what the workers wrote.

@@ -76,7 +76,7 @@ def listed_fields(frame: DataFrame, names: Iterable[str]) -> Column:
 
 
 def has_corrupt_rows(frame: DataFrame) -> bool:
-    """Tell whether a table has the column of the rows that could not be read, be it void: all could."""
+    """Tell whether a table has the column of unreadable rows; its type is void if every row could be read."""
     return CORRUPT in frame.columns and isinstance(
         frame.schema[CORRUPT].dataType, T.StringType | T.BinaryType | T.NullType
     )

@@ -17,8 +17,7 @@ from cdckit.parts.workers import WorkerPlan
 NODE, FAMILY = "node", "family"
 
 SHARES = 1 << 12
-"""Into how many shares rows fall by a number, each of which is given what all need: many more than there are
-tasks, so that tasks have about as much to do."""
+"""Into how many shares rows fall by a number: many more than tasks, which then have about equal work."""
 
 _FAMILIES = T.StructType().add(NODE, T.LongType()).add(FAMILY, T.LongType())
 

@@ -51,7 +51,7 @@ class Feed(TableFeed):
     came.  Given up, they are rejects (METADATA_MISSING), also if they come again.
 
     Rejects are also the rows that do not say their key; those of a table that has none are in no ledger
-    (`without_key`).  Of both the result's `notes` and a warning tell.
+    (`without_key`).  The result's `notes` and a warning count both.
 
     Its verbs and most of its questions are those of every `Shell`.
 

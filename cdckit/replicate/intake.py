@@ -199,7 +199,7 @@ class Intake(TableIntake):
         waited = self._take_ready(tables)
         self._let_unread_wait(received, readers, tables)
         self._require_settings(tables)
-        # Whose older rows could not be read now stays what it is.
+        # The ledger of a table without topics of its own stays: its older rows cannot be read again.
         changed = [
             name
             for name, earlier in before.items()

@@ -547,7 +547,7 @@ class Shell(ABC):
             if received_at is None and not isinstance(records, DataFrame):
                 received_at = datetime.now(UTC)
             given = as_records(self._spark, records, received_at, shell=self._door)
-            # The offset of a document is its place, beside when it is handed over: another time than before.
+            # Offsets of documents count on from when they are handed over: the rest is the place in the list.
             first = 0 if received_at is None else microseconds(received_at)
             place = (F.col("offset") - F.lit(first)).alias("place")
             content = given.select("topic", "key", "value", "partition", place)

@@ -115,7 +115,7 @@ class TableFeed(Shell):
 
     @abstractmethod
     def _changes_of(self, tables: Transaction, name: str) -> DataFrame:
-        """Read what all records say of the table of that ledger, those included that were no news to it."""
+        """Read the changes of the ledger *name* from all records, repeats included."""
 
     def _places(self, tables: Transaction, kind: Kind, entities: DataFrame) -> DataFrame:
         """The places of all records of entities: a log keeps one of several that are one message."""
@@ -227,7 +227,7 @@ class TableIntake:
         """
         Let records of entities that were erased be their places alone, and write small files together.
 
-        Of records that were *written* now; of all without them, as where all is made anew.
+        It looks at the records *written* now; without them at all, as in a rebuild.
         """
         if any(self._rejected):
             self.notes.append(f"records that cannot be used, see rejects(): {sum(self._rejected)}")

@@ -240,9 +240,7 @@ class Call(tables.Call):
 
     def time_text(self, expression: object, within: Sequence[str] = ()) -> Column:
         """
-        Write what stands in a row for a time, *expression* by a column or an expression, as text.
-
-        Where an expression reads nothing, what stands in the columns *within* it.
+        Write as text what a row has for a time; where *expression* reads none, the texts of columns *within*.
         """
         text = F.lit(None).cast("string")
         if isinstance(expression, str | Column):

@@ -314,7 +314,7 @@ def download(
     Range, as long as its ETag or the time of its last change says that the file is the same.  Where the
     server gives neither, the checksums have to say so: if they are wrong, the file is fetched anew.  Without
     either it is fetched anew at once.  An answer that has no length ends where its connection does, which may
-    have broken off: then *size* or *checksums* say whether the file is whole, and it is refused without both.
+    have broken off: *size* or *checksums* say whether the file is whole; without both it is refused.
 
     The handler of a gateway calls it as anybody does.  There a failure that may pass is not tried again by
     *backoff*: the gateway hands the message over again by its own, and other messages meanwhile.

@@ -312,7 +312,7 @@ class Gateway:
 
         Without it the repository grows for ever.  What is forgotten is no longer recognised when it comes
         again, so it should be older than the queues keep a message; what waits, is to be sent or is not
-        yet routed stays, and so do all counts.
+        yet routed stays, and so do all counts.  Parts of a sequence stay while a newer part of it does.
         """
         return self.repository.forget(self.clock() - older_than)
 

@@ -45,8 +45,8 @@ class RabbitChannel:
 
     A message is sent once the broker has confirmed it, which it does when the message is on its disk.
     Connects with the first call, and again after the connection was lost; what was delivered by the
-    connection before comes again.  A broker that takes nothing more, since an alarm of its memory or its disk
-    is on, cannot be reached after 30 s, or the `blocked_connection_timeout` of *url*.  It belongs to one
+    connection before comes again.  If a broker takes nothing more, for lack of memory or disk, calls raise
+    `ChannelUnreachable` after 30 s, or the `blocked_connection_timeout` of *url*.  It belongs to one
     thread.  A wrong password or virtual host, and a stream queue, which has another protocol, are final: each
     call raises `NoChannel`.
 

@@ -173,7 +173,7 @@ _HAS_NEWER_PART = (
     "total > 1 AND EXISTS (SELECT 1 FROM messages AS parts WHERE parts.total > 1 "
     "AND parts.sequence = messages.sequence AND parts.noted >= ?1)"
 )
-"""A part of a sequence of which others came later: half of it would be new again, and never whole."""
+"""A part of a sequence that has a newer one: forgotten alone, a repeat would begin one never whole."""
 _NEWEST = "taken, status, decorated, channel, error_code, error_description, noted"
 """What the newest refusal of the same bytes says anew."""
 _OF_SEQUENCE = "sequence = ? AND total > 1"
