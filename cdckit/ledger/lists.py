@@ -363,7 +363,7 @@ def apply_lists(
 ) -> ApplyResult:
     """Do what `Ledger.apply_list` does, and commit."""
     kind, given = _cast_to_log(transaction, kind, given)
-    given = _without_erased(transaction, kind, given)
+    whole, given = given, _without_erased(transaction, kind, given)
     all_lists = known_lists(transaction.base, kind)
     lists = all_lists.get(given.source, {})
     again = [at for at in given.taken if at in lists]
@@ -378,7 +378,7 @@ def apply_lists(
     restatement = restate_lists(transaction, kind, given.source, lists, given)
     behind = {at: before for at, before in restatement.before.items() if at not in lists and before in lists}
     _warn_of_left_out(transaction, kind, given, behind)
-    counts, lost = count_lists(transaction, kind, given.source, lists, restatement, max_deleted)
+    counts, lost = count_lists(transaction, kind, whole, lists, restatement, max_deleted)
     new = {at: KnownList(rows, given.priority) for at, rows in counts.items()}
     all_lists[given.source] = {**lists, **new}
     return replace(_apply_restatement(transaction, kind, restatement, all_lists, gate), deleted=lost)
@@ -481,7 +481,7 @@ _MANY_LOST = 10
 def count_lists(
     transaction: Transaction,
     kind: Kind,
-    source: str,
+    given: GivenLists,
     lists: Mapping[int, KnownList],
     restatement: Restatement,
     max_deleted: float | None,
@@ -489,13 +489,15 @@ def count_lists(
     """
     Count the entities that each new list names, and those that all of them lack beside the lists before.
 
+    *given* are the new lists with who was erased, whom *restatement* leaves out.
+
     Raises:
         UnfitList: One lost a larger share of the one before it than *max_deleted*; or all, without that; or
             it is the first one and names nothing, unless *max_deleted* is 1.
 
     Cost: of what changes, one aggregation; a scan of the log where something was erased.
     """
-    at = F.unix_micros("effective_timestamp").alias("at")
+    source, at = given.source, F.unix_micros("effective_timestamp").alias("at")
     # After an erasure fewer are left than were named.
     is_whole = Erasures.of(transaction, kind) is None
     counts = {instant: known.rows for instant, known in lists.items()} if is_whole else {}
@@ -517,11 +519,13 @@ def count_lists(
         begun, lost = news.get(instant, (0, 0))
         previous = restatement.before[instant]
         of = 0 if previous is None else counts[previous]
-        if max_deleted is None and of and lost == of and not begun:
+        # A list that names only who was erased is no empty one.
+        is_empty = not begun and (is_whole or given.rows.where(at == F.lit(instant)).isEmpty())
+        if max_deleted is None and of and lost == of and is_empty:
             reason = f"it names nothing, and the list before it named {of} entities"
             remedy = "Look whether the export went wrong; if they are gone, apply it with max_deleted=1."
             raise UnfitList(FUNCTION, source, to_instant(instant), reason, remedy)
-        if max_deleted != 1 and previous is None and not begun:
+        if max_deleted != 1 and previous is None and is_empty:
             reason = "it names nothing, and there is no list before it"
             remedy = (
                 "Look whether the export went wrong; if nothing is there yet, apply it with max_deleted=1."

@@ -219,13 +219,24 @@ class Intake(TableIntake):
         chosen = set(tables if names is None else names)
         for name in chosen - set(tables):
             raise InvalidArgument("rebuild", "table", "one that the metadata knows", str(name))
-        chosen |= {name for name, table in tables.items() if self._has_other_settings(table)}
+        chosen |= self._with_other_settings(tables)
+        # What came while one table had its schema id cannot be told from the other's now.
+        ambiguous = {name for name, table in tables.items() if table.is_ambiguous}
+        lacking = ", ".join(
+            sorted(map(str, ambiguous & ({*(names or ())} | self._with_other_settings(tables))))
+        )
+        if lacking:
+            needed = f"settings that name the topics of {lacking}: another table has its schema id"
+            raise InvalidArgument("rebuild", "tables", needed, None)
+        chosen -= ambiguous
+        kept = {id_ for name in ambiguous if self._is_begun(tables[name]) for id_ in tables[name].schema_ids}
         # By other settings than before a table may read what waited for it, and no longer what it read.
         ready = self._take_ready(tables)
         received = self._read(RECORDS)
         if received is not None:
             waiting = read_rows(self._transaction, WAITING, waiting_schema(self.received))
             addresses = _addresses(received.where(is_sound(DATA))) - _addresses(waiting)
+            addresses = {address for address in addresses if address.schema_id not in kept}
             self._let_unread_wait(received, _find_readers(addresses, tables), tables)
         for name in chosen:
             self._make_anew(tables[name])
@@ -313,6 +324,9 @@ class Intake(TableIntake):
 
     def _is_begun(self, table: FeedTable) -> bool:
         return self._transaction.note_of(self._note(table)) is not None
+
+    def _with_other_settings(self, tables: Mapping[TableName, FeedTable]) -> set[TableName]:
+        return {name for name, table in tables.items() if self._has_other_settings(table)}
 
     def _has_other_settings(self, table: FeedTable) -> bool:
         """Tell whether the ledger of a table was made by other settings than those of now."""

@@ -255,7 +255,11 @@ class Call(tables.Call):
     def columns_to_read(self, expression: object) -> list[str]:
         """The columns of an expression that makes times of texts alone; none if it names null as a value."""
         is_column = isinstance(expression, str) and expression in self.columns
-        if not isinstance(expression, str | Column) or is_column or any(_NULL.findall(str(expression))):
+        if not isinstance(expression, str | Column) or is_column:
+            return []
+        # The quotes of `Column<'…'>` are none of a text.
+        words = expression if isinstance(expression, str) else str(expression)[len("Column<'") : -len("'>")]
+        if any(_NULL.findall(words)):
             return []
         with suppress(*_SPARK_ERRORS):
             texts = self._texts_in(expression)

@@ -152,6 +152,7 @@ def test_an_end_that_an_expression_cannot_read_is_no_open_end() -> None:
         "try_to_timestamp(nullif(until, 'soon'), 'd.M.yyyy')",
         "nullif(if(id = 1, '2024-01-06', until), 'soon')",
         "if(until = 'soon', day, day)",
+        F.when(F.col("until") == "soon", None).otherwise(F.try_to_timestamp("until", F.lit(form))),
     ):
         assert versions(changes_from(told, valid_to=meant, **how)) == [
             (1, 50, "5", "6"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -229,9 +230,9 @@ class PartialFile:
                 raise WrongChecksum(kind, value, computed[kind])
         _sync(self._part)
         os.replace(self._part, self._target)
-        # Its name is of the folder: without this a power cut may leave a message processed and no file.
-        _sync(self._target.parent)
         self._note.unlink(missing_ok=True)
+        # Its name is of the folder: without this a power cut may leave a message processed and no file.
+        _sync_folder(self._target.parent)
         return DownloadedFile(self._target, self.size, checksums)
 
     def discard(self) -> None:
@@ -244,6 +245,15 @@ class PartialFile:
         """Forget what came so far, and raise `RefusedFile`."""
         self.discard()
         raise RefusedFile(self._url, because)
+
+
+def _sync_folder(path: Path) -> None:
+    """Wait until the names in a folder are on the disk, where its file system knows how."""
+    try:
+        _sync(path)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EBADF, errno.ENOTSUP):
+            raise
 
 
 def _sync(path: Path) -> None:

@@ -203,6 +203,17 @@ def test_all_lists_once_more_are_taken_without_who_was_erased(
     found.check(deep=True)
 
 
+def test_a_list_that_names_only_who_was_erased_is_no_empty_one(spark: SparkSession, tmp_path: Path) -> None:
+    found = numbered(spark, tmp_path)
+    apply_all(found, nights(spark, 1), by_list=True)
+    found.erase(keys=[{"h": 1}], **WHO)
+    ((at, night),) = nights(spark, 1).items()
+    found.apply_list(night.where("h = 1"), taken_at=at, source="another")
+    assert names_in(found) == ["bob1."]
+    with pytest.raises(UnfitList, match="it names nothing, and there is no list before it"):
+        found.apply_list(night.where("h = 9"), taken_at=at, source="a third")
+
+
 @pytest.mark.parametrize("by_list", [False, True])
 @pytest.mark.parametrize("later", ["refuse", "erase"])
 def test_so_are_they_without_fields_that_were_erased(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import socket
@@ -112,7 +113,28 @@ def test_a_file_and_its_name_are_on_the_disk_before_it_is_said_to_be_there(
     monkeypatch.setattr(os, "fsync", fsync)
     server.answers["/o"] = [whole(CONTENT)]
     fetch(server.url("/o"))
-    assert synced == [(False, {"file.part", "file.part.version"}), (True, {"file", "file.part.version"})]
+    assert synced == [(False, {"file.part", "file.part.version"}), (True, {"file"})]
+
+
+def test_a_folder_that_its_file_system_cannot_sync_costs_no_file(
+    fetch: Callable[..., Any], server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on some network mounts; what a disk says of itself is an error, also of a folder."""
+
+    def refuse(code: int) -> Callable[[int], None]:
+        def fsync(opened: int) -> None:
+            if S_ISDIR(os.fstat(opened).st_mode):
+                raise OSError(code, "no sync")
+
+        return fsync
+
+    server.answers["/f"] = [whole(CONTENT), whole(CONTENT)]
+    monkeypatch.setattr(os, "fsync", refuse(errno.EINVAL))
+    assert fetch(server.url("/f")).path.read_bytes() == CONTENT
+    assert left(tmp_path) == {"file"}
+    monkeypatch.setattr(os, "fsync", refuse(errno.EIO))
+    with pytest.raises(OSError, match="no sync"):
+        fetch(server.url("/f"))
 
 
 def test_a_connection_that_breaks_is_resumed_where_it_broke(

@@ -303,6 +303,12 @@ def test_data_of_a_schema_id_that_two_tables_share_wait_for_their_topics_and_sto
     assert short(feed.table("ITEMS", task="shop_task").history(), "id") == [(1, False, 1)]
     assert short(feed.table("SHOPS").history(), "code") == [(4, False, 7)]
     names = {task: TableName("db1", task, "SHOP", "ITEMS") for task in ("shop_task", "test")}
+    with pytest.raises(InvalidArgument, match=r"settings that name the topics of .*shop_task"):
+        feed.rebuild(names["shop_task"])
+    feed.rebuild()
+    assert {row["offset"]: row["waiting_for"] for row in feed.waiting().collect()} == texts
+    assert short(feed.table("ITEMS", task="shop_task").history(), "id") == [(1, False, 1)]
+    assert short(feed.table("SHOPS").history(), "code") == [(4, False, 7)]
     topics = {"shop_task": "items", "test": "test"}
     settings = {name: TableSettings(topics=[topics[task]]) for task, name in names.items()}
     told = Feed(spark, tmp_path, tables=settings)
