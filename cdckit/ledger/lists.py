@@ -244,8 +244,10 @@ def _with_priorities(
     for at, other in others.items():
         before = ranked.withColumn("before", F.struct(*names))
         is_its_word = F.unix_micros("effective_timestamp") == F.lit(at)
-        own = {name: F.when(is_its_word, F.col(name)).otherwise(F.col(f"before.{name}")) for name in names}
-        ranked = with_priorities(before, {source: other}).withColumns(own).drop("before")
+        restated = {
+            name: F.when(is_its_word, F.col(name)).otherwise(F.col(f"before.{name}")) for name in names
+        }
+        ranked = with_priorities(before, {source: other}).withColumns(restated).drop("before")
     return ranked
 
 
@@ -301,9 +303,9 @@ def restate_lists(
     changes = compare_lists(_with_next_list(rows, following), kind.keys, F.lit("")).where(
         F.unix_micros("effective_timestamp").isin(stated)
     )
-    own = {at: lists[at].priority for at in stated if at in lists}
-    priority = next(iter(own.values()), Priority()) if given is None else given.priority
-    others = {at: other for at, other in own.items() if other != priority}
+    priorities = {at: lists[at].priority for at in stated if at in lists}
+    priority = next(iter(priorities.values()), Priority()) if given is None else given.priority
+    others = {at: other for at, other in priorities.items() if other != priority}
     changes = _with_priorities(changes, source, priority, others)
     try:
         kept = transaction.scratch(changes).withMetadata("data", note_empty(empty))
