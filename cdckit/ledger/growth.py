@@ -21,6 +21,10 @@ _FIRST_BUCKETS, _STORED_BYTES = 64, 4
 """How many buckets a new ledger has if nobody can tell how much comes; and about how many bytes of log and
 history come of one byte of Parquet."""
 
+_PART_BYTES = 128
+"""About how many bytes a file has for each of its columns and their parts, however few its rows are: more
+buckets have more files, so with these a wide table would be cut again and again."""
+
 
 def grow(transaction: Transaction, changes: FittedChanges, share: float) -> tuple[Kind, bool]:
     """
@@ -42,8 +46,7 @@ def grow(transaction: Transaction, changes: FittedChanges, share: float) -> tupl
         else:
             first = 1 if are_few_rows(changes.rows) else _FIRST_BUCKETS
         return replace(kind, buckets=first), False
-    tables = (kind.changes, kind.history)
-    enough = _enough_buckets(sum(file.size for name in tables for file in transaction.files(name)))
+    enough = _enough_buckets(sum(_row_bytes(transaction, name) for name in (kind.changes, kind.history)))
     if enough <= kind.buckets < enough * _FIRST_BUCKETS:
         return kind, False
     grown = replace(kind, buckets=enough)
@@ -61,6 +64,12 @@ def grow(transaction: Transaction, changes: FittedChanges, share: float) -> tupl
             transaction.swap(kind.changes, files, cut, same_rows=is_known)
     begin_upkeep(transaction, grown, anew=True).run()
     return grown, True
+
+
+def _row_bytes(transaction: Transaction, name: str) -> int:
+    """About how many bytes of the files of a table are those of its rows."""
+    columns_and_parts = transaction.schema(name).json().count('"name":')
+    return sum(max(0, file.size - columns_and_parts * _PART_BYTES) for file in transaction.files(name))
 
 
 def _enough_buckets(stored: int) -> int:

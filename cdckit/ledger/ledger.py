@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial, wraps
 from pathlib import Path
@@ -407,8 +407,9 @@ class Ledger:
             MissingColumns, WrongColumnType: *rows* lack a key or the column *taken_at*, or have it in another
                 type, or in none where the ledger does not know it yet; and as for `apply`.
             InvalidArgument: *rows* are a stream; an argument is not of its form.
-            UnfitList: The ledger has another list of this source and instant; or one lacks too many, or all;
-                or it names an entity twice, and not the same; or a row has no key.
+            UnfitList: The ledger has another list of this source and instant, or the same with another
+                priority; or one lacks too many, or all; or it names an entity twice, and not the same; or a
+                row has no key.
             SparkRuntimeException: The last two, where *taken_at* tells several lists apart.
             ConflictingCommit, StoreIsBusy: As for `apply`.
 
@@ -455,7 +456,7 @@ class Ledger:
         priority: int | Priority = 0,
         max_deleted: float | None = None,
         gate: Gate | None = None,
-        applied: Collection[datetime] = (),
+        applied: Iterable[datetime] = (),
     ) -> Callable[[DataFrame, int], ApplyResult]:
         """
         `apply_list` for a stream of lists:
@@ -474,18 +475,23 @@ class Ledger:
                 over.
 
         Raises:
-            InvalidArgument: The ledger has no list of *source* and one of the instants *applied*.
+            InvalidArgument: The ledger has no list of *source* and one of the instants *applied*, or these
+                are no instants.
 
         Cost: with *applied* one read of the table of lists.
         """
         require_gate(gate)
         require_share(max_deleted)
-        whole = {microseconds(at, "applied") for at in applied}
+        if not isinstance(applied, Iterable):
+            needed = "a list of instants, aware, at which lists were taken"
+            raise InvalidArgument(None, "applied", needed, applied)
+        instants = list(applied)
+        whole = {microseconds(at, "applied") for at in instants}
         if whole:
             lists = self.lists().where(F.col("source") == F.lit(source)).select(F.unix_micros("taken"))
             if whole - {row[0] for row in lists.collect()}:
                 needed = f"instants at which lists of {source!r} were taken; ledger.lists() shows them"
-                raise InvalidArgument(None, "applied", needed, list(applied))
+                raise InvalidArgument(None, "applied", needed, instants)
 
         def take(rows: DataFrame, _: int) -> ApplyResult:
             if whole:

@@ -370,7 +370,7 @@ def apply_lists(
     lists = all_lists.get(given.source, {})
     again = [at for at in given.taken if at in lists]
     if again:
-        require_same(transaction, kind, given, again)
+        require_same(transaction, kind, given, lists, again)
     if len(again) == len(given.taken):
         return ApplyResult(transaction.commit(reads=[kind.lists]).version, 0, repeated=True)
     others = ", ".join(sorted(repr(name) for name in all_lists if name != given.source))
@@ -450,15 +450,29 @@ def require_share(max_deleted: float | None) -> None:
 # Judging --------------------------------------------------------------------------------------------------
 
 
-def require_same(transaction: Transaction, kind: Kind, given: GivenLists, again: list[int]) -> None:
+def require_same(
+    transaction: Transaction,
+    kind: Kind,
+    given: GivenLists,
+    lists: Mapping[int, KnownList],
+    again: list[int],
+) -> None:
     """
-    Require that lists which the ledger has, and that are given again, name the same.
+    Require that lists which the ledger has, and that are given again, name the same, and count as much.
 
     Raises:
-        UnfitList: One is given with other content.
+        UnfitList: One is given with other content, or with another priority.
 
     Cost: one scan of the log and two aggregations.
     """
+    for instant in again:
+        if (before := lists[instant].priority) != given.priority:
+            reason = f"the ledger has a list of this instant, with {before!r}, and not {given.priority!r}"
+            remedy = (
+                "A list that the ledger has keeps its priority: give it with that one; or take it back, and "
+                f"give it anew: {_revocation(given.source, instant)}."
+            )
+            raise UnfitList(FUNCTION, given.source, to_instant(instant), reason, remedy)
     there = list_rows_at(transaction, kind, given.source, again).withColumn("given", F.lit(0))
     rows = given.rows.where(F.unix_micros("effective_timestamp").isin(again)).withColumn("given", F.lit(1))
     both = unite([there, rows])
@@ -470,10 +484,14 @@ def require_same(transaction: Transaction, kind: Kind, given: GivenLists, again:
         remedy = (
             "If both are parts of one list, take the old one back and apply them together, in one table (a "
             "stream goes on by list_sink(…, applied=[that instant])); if the new one is right, take the old "
-            "one back and apply that: "
-            f"ledger.revoke_list(taken_at={instant_literal(to_instant(instant))}, source={given.source!r})."
+            f"one back and apply that: {_revocation(given.source, instant)}."
         )
         raise UnfitList(FUNCTION, given.source, to_instant(instant), reason, remedy)
+
+
+def _revocation(source: str, at: int) -> str:
+    """The call that takes a list back."""
+    return f"ledger.revoke_list(taken_at={instant_literal(to_instant(at))}, source={source!r})"
 
 
 _MANY_LOST = 10

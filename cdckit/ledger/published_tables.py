@@ -31,7 +31,7 @@ from cdckit.model.history import OPEN_END
 from cdckit.parts.arguments import quoted
 from cdckit.parts.workers import worker_reports
 from cdckit.store.columns import storable_columns, stored_names
-from cdckit.store.erasure import forget_versions
+from cdckit.store.erasure import forget_versions, unneeded_files
 from cdckit.store.errors import ForeignChange
 from cdckit.store.files import OUR_FILES, File, Table, Target, read_spark
 from cdckit.store.locations import COMMITS, Location, locate
@@ -45,7 +45,6 @@ from cdckit.store.log import (
     describe_demands,
     entries_until,
     is_foreign_change,
-    live_files,
     log_entry,
     properties,
     property_demands,
@@ -126,6 +125,7 @@ class PublishedTable:
         self._spark, self._source = spark, source
         self._location = Location(root, whole.local, whole.options)
         self._head: DeltaLog | None = None
+        self._orphans: list[str] = []
         self.shown: Shown | None = None
         if self._location.has_log(COMMITS) or whole.has_log(COMMITS):
             raise InvalidArgument("publish", "target", "a place outside of every store", str(target))
@@ -133,8 +133,9 @@ class PublishedTable:
             # What lies there is somebody's, and a Delta table takes Parquet files of its folder for its own.
             # An empty file may be what an object store has for a folder.
             infos = sorted(self._location.listed(self._folder, recursive=True).items())
-            others = (path for path, info in infos if info.size and not path.startswith(_HIDDEN))
-            other = next((path for path in others if OUR_FILES.fullmatch(path) is None), None)
+            data = [path for path, info in infos if info.size and not path.startswith(_HIDDEN)]
+            self._orphans = list(filter(OUR_FILES.fullmatch, data))
+            other = next((path for path in data if path not in self._orphans), None)
             if other is not None:
                 raise InvalidArgument("publish", "target", _NEEDED, f"{target}, in which {other} lies")
         else:
@@ -195,11 +196,21 @@ class PublishedTable:
         added = [file.add() for file in write(rows, Target.from_table(self._location, table)).files]
         carried = self._carried(shown)
         if self._head is None:
-            return create(self._location, table, added, carried)
+            return create(self._location, table, added, carried) and self._drop_orphans()
         removed = [file.remove() for file in replaced or ()]
         is_put = self._head.commit([*added, *removed], table.stored, carried, anew=replaced is None)
         self.shown = shown if is_put else self.shown
         return is_put
+
+    def _drop_orphans(self) -> bool:
+        """
+        Delete the files of writers that died before the table was made: who was erased since may be in them.
+
+        Those of writers that are alive too: they find the table made, and begin again.
+        """
+        for path in self._orphans:
+            self._location.delete(f"{self._folder}/{path}")
+        return True
 
     def _carried(self, shown: Shown) -> CommitProperties:
         """What a commit carries, so that the table tells what it shows."""
@@ -240,7 +251,7 @@ class PublishedTable:
         first = commit_mark(read_actions(self._location, self._folder, oldest), _mark_names(self._source)[0])
         if first is not None and first >= erased:
             return True
-        paths = sorted(self._location.listed(self._folder, recursive=True))
+        paths = self._location.listed(self._folder, recursive=True)
         # Who has written some of these files, and not committed them, is overtaken by this.
         assert self.shown is not None
         if not self._head.commit([], self._head.state.stored, self._carried(self.shown)):
@@ -248,15 +259,18 @@ class PublishedTable:
         newest = DeltaLog(self._location, self._folder, self._folder).version
         behind = entries_until(self._location, self._folder, newest)
         version = next((entry for entry, actions in behind if commit_mark(actions) is not None), oldest)
-        live = live_files(self._location, self._folder, version)
         # Of this table, and of those that lie in folders of their own below it.
         tables = tuple(path[: path.index("_delta_log/")] for path in paths if "_delta_log/" in path)
         others = tuple(table for table in set(tables) if table)
         # The log last: by its oldest entry a call that follows one that was stopped knows of the files.
-        for path in paths:
-            is_data = path.startswith("_change_data/") or not path.startswith((*_HIDDEN, *others))
-            if is_data and path.endswith(".parquet") and path not in live:
-                self._location.delete(f"{self._folder}/{path}")
+        data = [
+            path
+            for path in paths
+            if path.endswith(".parquet")
+            and (path.startswith("_change_data/") or not path.startswith((*_HIDDEN, *others)))
+        ]
+        for path in sorted(unneeded_files(self._location, self._folder, version, data)):
+            self._location.delete(f"{self._folder}/{path}")
         forget_versions(self._location, self._folder, version)
         return True
 

@@ -10,7 +10,8 @@ second half of an erasure, whose first is a commit by which the newest state doe
 2. Of each Delta table a checkpoint is written at that version, without bounds of files that were removed, and
    what its log says of earlier versions deleted.
 3. All files of tables are deleted that are not of these versions or later ones: also those of other programs,
-   of dropped tables, and of writers that died.
+   of dropped tables, and of writers that died.  What another program is writing, such as an OPTIMIZE, fails
+   by a commit that changes nothing but counts as one of the table's properties.
 
 It can be done again from the beginning, wherever it was stopped.  A writer that is on its way finds that its
 files may be gone, and begins again; a reader of an older commit gets an error.
@@ -29,7 +30,15 @@ import pyarrow.parquet as pq
 from cdckit.store.commits import ERASED, VACUUMED, VACUUMED_UNTIL, Commit, Commits, load, next_instant
 from cdckit.store.files import OUR_FILES
 from cdckit.store.locations import COMMITS, Location
-from cdckit.store.log import CommittedTable, DeltaLog, first_answer, live_files, log_entry, marked_version
+from cdckit.store.log import (
+    CommittedTable,
+    DeltaLog,
+    first_answer,
+    live_files,
+    log_entry,
+    marked_version,
+    overtake_others,
+)
 from cdckit.store.snapshot import Snapshot
 
 _LOG = "_delta_log"
@@ -141,19 +150,33 @@ def _settled_tables(location: Location, commits: Commits, newest: Commit) -> dic
 
 def _unneeded_files(location: Location, tables: dict[str, CommittedTable]) -> dict[str, datetime]:
     """The files in folders of tables, or that a writer of ours has left anywhere, which no table needs."""
-    live = {table.folder: live_files(location, table.folder, table.version) for table in tables.values()}
+    versions = {table.folder: table.version for table in tables.values()}
     files = {}
     for folder, info in location.listed().items():
         if info.is_file or folder == COMMITS:
             continue
-        for path, file in location.listed(folder, recursive=True).items():
-            if folder in live:
-                is_kept = path.startswith(f"{_LOG}/") or path in live[folder]
-            else:
-                is_kept = not (location.has_log(folder) or OUR_FILES.fullmatch(path))
-            if not is_kept:
-                files[f"{folder}/{path}"] = file.mtime
+        listed = location.listed(folder, recursive=True)
+        if folder in versions:
+            data = (path for path in listed if not path.startswith(f"{_LOG}/"))
+            old = unneeded_files(location, folder, versions[folder], data)
+        else:
+            was_table = location.has_log(folder)
+            old = {path for path in listed if was_table or OUR_FILES.fullmatch(path)}
+        files |= {f"{folder}/{path}": listed[path].mtime for path in old}
     return files
+
+
+def unneeded_files(location: Location, folder: str, version: int, listed: Iterable[str]) -> set[str]:
+    """
+    Find those of some files of a Delta table that no version from one on needs, and none will need.
+
+    What another program has written and not committed is never committed after this.
+    """
+    old = set(listed) - live_files(location, folder, version)
+    if not all(map(OUR_FILES.fullmatch, old)):
+        overtake_others(location, folder)
+        old -= live_files(location, folder, version)
+    return old
 
 
 def _files_of_commits(location: Location) -> dict[str, datetime]:

@@ -34,7 +34,7 @@ of two commits that begin from one version, where it would otherwise put two app
 """
 
 COLUMNS = f"{APPLICATION}.columns"
-"""What a commit carries instead that only makes a table ready for the next one: new columns, a feature."""
+"""What a commit carries instead that changes no rows: new columns, a feature, nothing (`overtake_others`)."""
 
 NO_HOOK = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """A checkpoint is written after a commit, which does not fail for its sake."""
@@ -690,19 +690,31 @@ def add_features(head: DeltaLog, stored: T.StructType) -> bool:
     return True
 
 
-def _alter(head: DeltaLog, change: Callable[[dict[str, Any]], None]) -> None:
-    """Make a change that makes a table ready, unless another writer was faster."""
-    before = head.version
+def overtake_others(location: Location, folder: str) -> None:
+    """
+    Let nobody commit to a Delta table what was begun before this.
+
+    Of two transactions that run at once Delta fails the one that has not seen a change of the table's
+    properties.  This changes none.
+    """
+
+    def attempt() -> bool | None:
+        head = DeltaLog(location, folder, folder)
+        return _alter(head, lambda how: head.delta.alter.set_table_properties({}, **how)) or None
+
+    first_answer(location.delta(folder), attempt)
+
+
+def _alter(head: DeltaLog, change: Callable[[dict[str, Any]], None]) -> bool:
+    """Make a change that makes a table ready; False if another writer was faster."""
+    before, carried = head.version, properties(0, application=COLUMNS)
     try:
-        change(
-            {
-                "commit_properties": properties(0, application=COLUMNS),
-                "post_commithook_properties": NO_HOOK,
-            }
-        )
+        change({"commit_properties": carried, "post_commithook_properties": NO_HOOK})
     except DeltaError:
         if head.newest().version == before:
             raise
+        return False
+    return True
 
 
 def missing_columns(before: T.StructType, after: T.StructType) -> T.StructType | None:

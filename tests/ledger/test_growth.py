@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from urllib.parse import unquote
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -23,6 +24,7 @@ from support.source_order import Event
 def small_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bucket has some two files, and of the first changes it is known that they are few."""
     monkeypatch.setattr(growth, "BUCKET_BYTES", 12_000)
+    monkeypatch.setattr(growth, "_PART_BYTES", 0)
     monkeypatch.setattr(growth, "plan_bytes", lambda rows: 0)
 
 
@@ -123,6 +125,16 @@ def test_of_what_is_no_source_of_rows_the_estimate_makes_no_thousands_of_buckets
         assert require_order(ledger, tmp_path) == 64
     finally:
         joined.unpersist()
+
+
+def test_what_files_say_of_their_columns_asks_for_no_buckets(tmp_path: Path) -> None:
+    """Of a wide table that is nearly all of a small file, and more buckets have more of those."""
+    with Store(None, tmp_path).begin() as transaction:
+        for number in range(8):
+            row = pa.table({f"field {column}": [number] for column in range(500)})
+            transaction.append("changes", row)
+        size = sum(file.size for file in transaction.files("changes"))
+        assert growth._row_bytes(transaction, "changes") < size / 2
 
 
 def test_one_that_decides_itself_is_no_ledger_of_a_number(spark: SparkSession, tmp_path: Path) -> None:

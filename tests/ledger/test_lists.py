@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
-from cdckit import Ledger, changes_from_snapshots, union_changes
+from cdckit import Ledger, Priority, changes_from_snapshots, union_changes
 from cdckit.errors import InvalidArgument, UnfitList, WrongColumnType
 from cdckit.ledger.ledger import ApplyResult
 from support.histories import change_schema, rows_to_dataframe
@@ -150,6 +150,22 @@ def test_a_late_list_gives_the_next_one_nothing_of_its_priority(spark: SparkSess
     ]
 
 
+def test_a_list_again_with_another_priority_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """It would be no news, and count as before."""
+    ledger, tonight = opened(spark, tmp_path), pd.DataFrame({"id": [1], "name": ["kettle"]})
+    ledger.apply_list(tonight, taken_at=DAY[0], priority=Priority(2, {"name": 5}))
+    refused = (
+        r"with Priority\(2, {'name': 5}\), and not Priority\(9\).*keeps its priority: give it with that one; "
+        r"or .*revoke_list\(taken_at=datetime\(2024, 1, 1.*, source='table'\)"
+    )
+    with pytest.raises(UnfitList, match=refused):
+        ledger.apply_list(tonight, taken_at=DAY[0], priority=9)
+    assert ledger.apply_list(tonight, taken_at=DAY[0], priority=Priority(2, {"name": 5})).repeated
+    ledger.revoke_list(DAY[0])
+    assert ledger.apply_list(tonight, taken_at=DAY[0], priority=9).news == 1
+    assert [row["priority"] for row in ledger.changes().collect()] == [9]
+
+
 def test_a_list_in_two_batches_of_a_stream_is_mended_and_passed_over(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -163,8 +179,12 @@ def test_a_list_in_two_batches_of_a_stream_is_mended_and_passed_over(
     with pytest.raises(UnfitList, match="list_sink"):
         ledger.list_sink(taken_at="day")(second, 1)
     ledger.revoke_list(DAY[0])
-    with pytest.raises(InvalidArgument, match=r"applied to be instants at which lists of 'table' were taken"):
-        ledger.list_sink(taken_at="day", applied=[DAY[0]])
+    with pytest.raises(
+        InvalidArgument, match=r"applied to be instants at which lists of 'table' were taken.*2024"
+    ):
+        ledger.list_sink(taken_at="day", applied=iter([DAY[0]]))
+    with pytest.raises(InvalidArgument, match="applied to be a list of instants"):
+        ledger.list_sink(taken_at="day", applied=DAY[0])
     ledger.apply_list(pd.concat(halves).drop(columns="day"), taken_at=DAY[0])
     assert ledger.list_sink(taken_at="day", applied=[DAY[0]])(second, 1).repeated
     assert [row["rows"] for row in ledger.lists().collect()] == [2]

@@ -10,11 +10,14 @@ from unittest.mock import MagicMock
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
 from pyspark.sql import Row
 
 from cdckit.errors import InvalidArgument
+from cdckit.ledger import published_tables
 from cdckit.ledger.published_tables import CatalogueTable, PublishedTable, Shown
 from cdckit.store import ForeignChange
+from support.optimize import begin_optimize
 
 SOURCE = "store/é's"
 NO_SESSION: Any = None
@@ -56,6 +59,21 @@ def test_what_a_writer_left_that_died_and_hidden_files_are_no_hindrance(tmp_path
     lay(tmp_path / "t", f"cdc-{'0' * 32}.parquet", "_delta_log/_commit_1.json.tmp", ".DS_Store")
     publish(tmp_path / "t", Shown(1, 10, 1, 1), "bob")
     assert DeltaTable(str(tmp_path / "t")).to_pyarrow_table() == people("bob")
+    assert len([*(tmp_path / "t").glob("cdc-*")]) == 1  # Who was erased since may have been in the other one.
+
+
+def test_an_optimize_that_an_erasure_overtakes_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file goes, in which somebody may be that was erased: if it landed, the table would be damaged."""
+    monkeypatch.setattr(published_tables, "forget_versions", lambda *_: 0)  # It knows the log that goes.
+    target = tmp_path / "t"
+    publish(target, Shown(1, 10, 1, 1), "zoe", "bob")
+    publish(target, Shown(2, 20, 2, 1), "bob")
+    land = begin_optimize(target)
+    assert looked_at(target).forget_before(15)
+    with pytest.raises(CommitFailedError, match="Metadata changed"):
+        land()
+    assert DeltaTable(str(target)).to_pyarrow_table() == people("bob")
+    looked_at(target).require_untouched()
 
 
 def test_an_erasure_deletes_data_that_is_not_needed_and_nothing_else(tmp_path: Path) -> None:

@@ -10,11 +10,14 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
 from cdckit.errors import InvalidArgument
 from cdckit.store import ConflictingCommit, ForeignChange, Store, commits, erasure, log
 from cdckit.store.erasure import forget_past, forget_versions
+from cdckit.store.locations import Location
 from support.dying import Died, dies_at
+from support.optimize import begin_optimize
 from support.remains import find_remains
 
 SUBJECT = {"ada": ["ada lovelace", 9_182_736_455]}
@@ -190,6 +193,36 @@ def test_what_others_wrote_together_afterwards_is_read(with_past: Store, place: 
     forget_past(location)
     with_past.check(deep=True)
     assert names_in(with_past, "log") == ["bob", "bob", "carl", "carl"]
+
+
+def test_an_optimize_that_it_overtakes_fails(with_past: Store, place: Path) -> None:
+    """Its file goes: if it landed, the table would be damaged."""
+    land = begin_optimize(place / "log")
+    forget_past(with_past.snapshot().location)
+    with pytest.raises(CommitFailedError, match="Metadata changed"):
+        land()
+    with_past.check(deep=True)
+    assert names_in(with_past, "log") == ["bob", "bob"]
+    DeltaTable(str(place / "log")).optimize.compact()
+    with with_past.begin() as tx:
+        tx.append("log", people("carl"))
+        tx.commit()
+    assert names_in(with_past, "log") == ["bob", "bob", "carl"]
+
+
+def test_an_optimize_that_lands_while_it_looks_stays(
+    with_past: Store, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land, real = begin_optimize(place / "log"), erasure.overtake_others
+
+    def overtaken(location: Location, folder: str) -> None:
+        land()
+        real(location, folder)
+
+    monkeypatch.setattr(erasure, "overtake_others", overtaken)
+    forget_past(with_past.snapshot().location)
+    with_past.check(deep=True)
+    assert names_in(with_past, "log") == ["bob", "bob"]
 
 
 def test_a_version_stands_for_all_before_it(with_past: Store, place: Path) -> None:

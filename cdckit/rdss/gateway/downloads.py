@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from numbers import Real
 from pathlib import Path
 from typing import NoReturn
 
@@ -349,6 +350,7 @@ def download(
             redirections; a certificate that is not of this host or not trusted; too large; of no length.
         DownloadFailed: It is not there (404, 410), or the server refuses it, which is final; or the
             connection broke again and again.
+        InvalidArgument: *size* is no whole number, or a checksum is of another kind.
 
     Source:
         RDSS, "File Download Behaviour".
@@ -360,7 +362,10 @@ def download(
     """
     needed, once = needed_checksums(checksums), _TRIED_ONCE.get()
     if size is not None:
-        needed.append((_SIZE, str(size)))
+        # Of a message a whole number may come as 12.0.
+        if not isinstance(size, Real) or isinstance(size, bool) or size < 0 or size % 1:
+            raise InvalidArgument("download", "size", "a whole number of bytes, or None", size)
+        needed.append((_SIZE, str(int(size))))
     context = certificates or ssl.create_default_context()
     if context.verify_mode is not ssl.CERT_REQUIRED or not context.check_hostname:
         raise InvalidArgument(

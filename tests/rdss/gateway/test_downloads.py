@@ -253,7 +253,7 @@ def test_a_file_of_another_size_than_the_message_says_is_not_kept(
 ) -> None:
     server.answers["/z"] = [whole(CONTENT)]
     with pytest.raises(WrongChecksum, match=f"APPERRMET004.*The size is 10240; the message says {size}"):
-        fetch(server.url("/z"), size=size)
+        fetch(server.url("/z"), size=float(size))
     assert left(tmp_path) == set()
 
 
