@@ -263,7 +263,7 @@ class Run(State):
         return super().news(entity) if self._news is None else self._news[entity]
 
     def _find_news(self, entity: str, leftovers: Leftovers) -> DataFrame:
-        files = self._writes.new_files(name := table_name(STATEMENTS, entity))
+        _, files = self._writes.old_and_new_files(name := table_name(STATEMENTS, entity))
         new = self._writes.read(name, files=files)
         new = new.coalesce(1) if hold_few_rows(files) else new
         again = leftovers.tried_messages
@@ -274,8 +274,7 @@ class Run(State):
     def _earlier_statements(self, entity: str) -> DataFrame | None:
         """Read what was said of a target before the run; None if nothing was."""
         name = table_name(STATEMENTS, entity)
-        new = {file.path for file in self._writes.new_files(name)}
-        files = [file for file in self._writes.files(name) if file.path not in new]
+        files, _ = self._writes.old_and_new_files(name)
         return self._writes.read(name, files=files) if files else None
 
     def _with_known_makers(self, stated: DataFrame, leftovers: Leftovers) -> DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -77,40 +78,41 @@ def erase_buckets(
 
 def _erase(task: Task, targets: Targets, guids: pa.Array) -> tuple[pa.Array, dict[str, RewrittenPart]]:
     """All that is said of entities goes; which of them the log has."""
-    all_parts: list[pa.Array] = []
 
     def drop(rows: pa.RecordBatch, theirs: Bools) -> pa.RecordBatch:
         return select_rows(rows, ~theirs)
 
-    def drop_and_find(rows: pa.RecordBatch, theirs: Bools) -> pa.RecordBatch:
-        all_parts.append(rows.column(GUID).filter(pa.array(theirs)).unique())
-        return drop(rows, theirs)
-
-    parts = {
-        name: _rewrite(target, task.files[name], guids, drop_and_find if name == "log" else drop)
-        for name, target in targets.tables.items()
-    }
-    return pa.concat_arrays(all_parts) if all_parts else guids.slice(0, 0), parts
+    logged, log = _rewrite_log(task, targets, guids, drop)
+    others = {name: target for name, target in targets.tables.items() if name != "log"}
+    parts = {name: _rewrite(target, task.files[name], guids, drop) for name, target in others.items()}
+    return logged, {"log": log, **parts}
 
 
 def _erase_fields(
     task: Task, targets: Targets, guids: pa.Array, fields: list[str]
 ) -> tuple[pa.Array, dict[str, RewrittenPart]]:
     """Take fields of entities out, as if nobody had ever sent them; returns which of them the log has."""
-    all_parts: list[pa.Array] = []
-
-    def strip(rows: pa.RecordBatch, theirs: Bools) -> pa.RecordBatch:
-        all_parts.append(rows.column(GUID).filter(pa.array(theirs)).unique())
-        return _without_fields(rows, theirs, fields)
-
-    log = _rewrite(targets.log, task.log, guids, strip)
-    there = pa.concat_arrays(all_parts).unique() if all_parts else guids.slice(0, 0)
+    logged, log = _rewrite_log(task, targets, guids, partial(_without_fields, fields=fields))
     parts = {"log": log}
-    if len(there) and targets.words is None:
+    if len(logged) and targets.words is None:
         kept = [file for file in task.log if file.path not in log.removed]
         now = replace(task, log=[*kept, *_as_paths(log.added)])
-        parts |= _merge_again(now, targets, there)
-    return there, parts
+        parts |= _merge_again(now, targets, logged)
+    return logged, parts
+
+
+def _rewrite_log(
+    task: Task, targets: Targets, guids: pa.Array, change: Callable[[pa.RecordBatch, Bools], pa.RecordBatch]
+) -> tuple[pa.Array, RewrittenPart]:
+    """`_rewrite` the log, and tell which of the entities it has."""
+    logged: list[pa.Array] = []
+
+    def change_and_note(rows: pa.RecordBatch, theirs: Bools) -> pa.RecordBatch:
+        logged.append(rows.column(GUID).filter(pa.array(theirs)))
+        return change(rows, theirs)
+
+    part = _rewrite(targets.log, task.log, guids, change_and_note)
+    return pa.concat_arrays(logged).unique() if logged else guids.slice(0, 0), part
 
 
 def _merge_again(task: Task, targets: Targets, guids: pa.Array) -> dict[str, RewrittenPart]:
@@ -256,7 +258,7 @@ def _feed(digest: Any, values: pa.Array) -> None:
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
         _feed(digest, pc.list_value_length(values))
         _feed(digest, values.flatten())
-    elif pa.types.is_string(kind) or pa.types.is_binary(kind) or _is_large(kind):
+    elif any(is_text(kind) for is_text in _TEXTS):
         _feed(digest, pc.binary_length(values))
         digest.update(_text_bytes(values.cast(pa.large_binary())))
     elif pa.types.is_boolean(kind):
@@ -267,8 +269,7 @@ def _feed(digest: Any, values: pa.Array) -> None:
         digest.update(np.asarray(values.view(f"int{kind.bit_width}")).tobytes())
 
 
-def _is_large(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_large_string(kind) or pa.types.is_large_binary(kind))
+_TEXTS = pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary
 
 
 def _text_bytes(values: pa.Array) -> bytes:

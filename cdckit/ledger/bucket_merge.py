@@ -93,18 +93,13 @@ def merge_bucket(
     # Changes that say no place go on behind the last one that did.
     for there in (opened, unborn):
         place = pc.coalesce(place, there.column(PLACE).take(pc.index_in(guids, there.column(GUID))))
-    return MergeResult(
-        guids,
-        latest,
-        place,
-        join_batches(
-            [_with_hidden(again.versions, targets), _with_hidden(begun, targets)], targets.stored_schema
-        ),
-        continued,
-        entity_guids(again.rows),
-        join_batches([again.news, later], new.schema),
-        MOVED in new.schema.names and again.rows.column(MOVED).null_count < again.rows.num_rows,
-    )
+    # With room for the columns that users do not see.
+    new_versions = join_batches([again.versions, begun], targets.merged_schema)
+    new_versions = align_columns(new_versions, targets.stored_schema)
+    news = join_batches([again.news, later], new.schema)
+    moved = MOVED in new.schema.names and again.rows.column(MOVED).null_count < again.rows.num_rows
+    late_guids = entity_guids(again.rows)
+    return MergeResult(guids, latest, place, new_versions, continued, late_guids, news, moved)
 
 
 def _find_late(
@@ -146,18 +141,18 @@ def _end_or_move(new: pa.RecordBatch) -> Bools:
     """Tell which changes say an end, or move a row: an open version does not tell what these make of it."""
     named = (name for name in (UNTIL, MOVED) if name in new.schema.names)
     parts = [np.zeros(new.num_rows, dtype=bool), *(np.asarray(new.column(name).is_valid()) for name in named)]
-    found: Bools = np.logical_or.reduce(parts)
-    return found
+    end_or_move: Bools = np.logical_or.reduce(parts)
+    return end_or_move
 
 
 def _follow_no_truncate(new: pa.RecordBatch, unborn: pa.RecordBatch) -> Bools:
     """Tell which changes are not behind each truncate, by their times and their places."""
     instant, sequence = new.column("effective_timestamp"), new.column("sequence")
-    found: Bools = np.zeros(new.num_rows, dtype=bool)
+    is_early: Bools = np.zeros(new.num_rows, dtype=bool)
     for truncate in unborn.filter(pc.equal(unborn.column(GUID), EVERY)).to_pylist():
-        found |= bools(pc.less_equal(instant, pa.scalar(truncate[LATEST], instant.type)))
-        found |= bools(pc.less_equal(sequence, truncate[PLACE] or ""))
-    return found
+        is_early |= bools(pc.less_equal(instant, pa.scalar(truncate[LATEST], instant.type)))
+        is_early |= bools(pc.less_equal(sequence, truncate[PLACE] or ""))
+    return is_early
 
 
 def _follow_no_time(new: pa.RecordBatch, latest: pa.Array) -> Bools:
@@ -172,8 +167,8 @@ def _follow_no_place(new: pa.RecordBatch, latest: pa.Array, place: pa.Array) -> 
     # What a snapshot read, which knows no log, stands among places of logs by its arrival.
     stands_by_arrival = bools(has_log(sequence)) & bools(pc.invert(has_log(place)))
     was_read = bools(new.column(SNAPSHOT)) & np.asarray(latest.is_valid())
-    found: Bools = is_placed(new) & (_find_behind(sequence, place) | stands_by_arrival) | was_read
-    return found
+    follows_none: Bools = is_placed(new) & (_find_behind(sequence, place) | stands_by_arrival) | was_read
+    return follows_none
 
 
 def _find_behind(values: pa.Array, bound: pa.Array) -> Bools:
@@ -192,18 +187,15 @@ class _SecondMerge(NamedTuple):
 def _merge_again(task: Task, targets: Targets, new: pa.RecordBatch, rewritten: pa.Array) -> _SecondMerge:
     guids = pa.concat_arrays([entity_guids(new), rewritten])
     merged_guids = pa.concat_arrays([guids, pa.array([EVERY], guids.type)])
-    old = (
-        []
-        if not (task.anew or len(guids))
-        else [
-            batch if task.anew else batch.filter(pc.is_in(batch.column(GUID), value_set=merged_guids))
-            for file in task.log
-            for batch in read_batches(targets.log, file.path)
-        ]
-    )
-    if targets.words is not None and (task.anew or len(guids)):
-        words = align_columns(read_rows(targets.words, task.words), new.schema)
-        old.append(words if task.anew else words.filter(pc.is_in(words.column(GUID), value_set=merged_guids)))
+
+    def keep_merged(rows: pa.RecordBatch) -> pa.RecordBatch:
+        return rows if task.anew else rows.filter(pc.is_in(rows.column(GUID), value_set=merged_guids))
+
+    old: list[pa.RecordBatch] = []
+    if task.anew or len(guids):
+        old += (keep_merged(rows) for file in task.log for rows in read_batches(targets.log, file.path))
+        if targets.words is not None:
+            old.append(keep_merged(align_columns(read_rows(targets.words, task.words), new.schema)))
     before = sum(batch.num_rows for batch in old)
     rows = join_batches([*old, new], new.schema)
     order = change_order(rows)
@@ -247,11 +239,6 @@ def _continue(
     assert not at.null_count
     ended = with_columns(stored, {VALID_TO: as_stored.column(VALID_TO).take(at)})
     return select_rows(continued, ~first), ended
-
-
-def _with_hidden(versions: pa.RecordBatch, targets: Targets) -> pa.RecordBatch:
-    """Versions with room for the columns that users do not see."""
-    return align_columns(versions, targets.stored_schema)
 
 
 def _latest_positions(sorted_rows: list[pa.RecordBatch]) -> tuple[pa.Array, pa.Array, pa.Array]:

@@ -12,7 +12,7 @@ from cdckit.merging.merge import history_schema
 from cdckit.model.changes import MOVED, UNTIL
 from cdckit.model.history import with_ends
 from cdckit.model.records import REJECT, REJECT_SCHEMA
-from cdckit.parts.arguments import quoted
+from cdckit.parts.arguments import flat_columns, quoted
 
 BUCKET = "ledger_bucket"
 """Which part of the tables a row is in."""
@@ -44,27 +44,14 @@ HIDDEN = (BUCKET, OPEN, LATEST, PLACE, IDENTITY)
 EVERY = ""
 """In place of a guid: of truncates, which are about every entity.  Each bucket has them."""
 
-UNBORN_SCHEMA = T.StructType(
-    [
-        T.StructField(GUID, T.StringType()),
-        T.StructField(LATEST, T.TimestampType()),
-        T.StructField(PLACE, T.StringType()),
-        T.StructField(BUCKET, T.IntegerType()),
-    ]
-)
+UNBORN_SCHEMA = flat_columns(f"{GUID} string, {LATEST} timestamp, {PLACE} string, {BUCKET} integer")
 """One row per entity that has changes but no current version: deletes of what never was, what has ended; and
 one of the truncates."""
 
-LEDGER_REJECT_SCHEMA = T.StructType([*REJECT_SCHEMA, T.StructField("source", T.StringType())])
+LEDGER_REJECT_SCHEMA = T.StructType([*REJECT_SCHEMA, *flat_columns("source string")])
 """One row per record that came among changes and was none, why, and of which source; null where none says."""
 
-LISTS_SCHEMA = T.StructType(
-    [
-        T.StructField("source", T.StringType()),
-        T.StructField("taken", T.TimestampType()),
-        T.StructField("rows", T.LongType()),
-    ]
-)
+LISTS_SCHEMA = flat_columns("source string, taken timestamp, rows long")
 """One row per list: who gave it, when it was taken, and how many entities it named."""
 
 
@@ -95,13 +82,8 @@ def log_fields(log: T.StructType) -> T.StructType:
 
 def stored_history_columns(data: T.StructType) -> T.StructType:
     """The columns of the table of versions."""
-    hidden = [
-        T.StructField(LATEST, T.TimestampType()),
-        T.StructField(PLACE, T.StringType()),
-        T.StructField(OPEN, T.BooleanType()),
-        T.StructField(BUCKET, T.IntegerType()),
-    ]
-    return T.StructType([*history_schema(data).fields, *hidden])
+    hidden = flat_columns(f"{LATEST} timestamp, {PLACE} string, {OPEN} boolean, {BUCKET} integer")
+    return T.StructType([*history_schema(data), *hidden])
 
 
 def visible_history(history: DataFrame, log: T.StructType) -> DataFrame:

@@ -151,7 +151,11 @@ class Request:
 
     def entities(self, tables: Transaction, kind: Kind) -> DataFrame:
         """The guids of the entities, each once, and their buckets."""
-        entities = self.named(tables, kind) if self.keys is not None else self.among(_versions(tables, kind))
+        if self.keys is not None:
+            entities = self.named(tables, kind)
+        else:
+            versions = visible_history(tables.read(kind.history), tables.schema(kind.changes))
+            entities = self.among(versions)
         return entities.select(GUID, kind.bucket_column(F.col(GUID)).alias(BUCKET)).distinct()
 
     def named(self, tables: Transaction, kind: Kind) -> DataFrame:
@@ -386,25 +390,17 @@ def _stored_receipt(tables: Snapshot, kind: Kind, number: str) -> Receipt:
 
 def _last_receipt(tables: Transaction, kind: Kind, request: Request) -> Receipt:
     """Find the erasure by which entities went last of which nothing is left; an empty receipt without one."""
-    stones = tables.read(kind.erased) if tables.has(kind.erased) else None
-    receipt = None
-    if (
-        request.keys is not None
-        and stones is not None
-        and (erasures := Erasures.of(tables, kind)) is not None
-    ):
+    erasures, number = Erasures.of(tables, kind), None
+    if request.keys is not None and erasures is not None:
         asked = request.named(tables, kind).select(erasures.hash(F.col(GUID)).alias(HASH))
-        receipt = stones.join(asked, HASH, "left_semi").agg(F.max_by("receipt", "erased_at")).first()
-    if receipt is None or receipt[0] is None:
+        stones = tables.read(kind.erased).join(asked, HASH, "left_semi")
+        [[number]] = stones.agg(F.max_by("receipt", "erased_at")).collect()
+    if number is None:
         return request.receipt(kind, entities=0)
-    return _stored_receipt(tables.base, kind, receipt[0])
+    return _stored_receipt(tables.base, kind, number)
 
 
 # Which entities -------------------------------------------------------------------------------------------
-
-
-def _versions(tables: Transaction, kind: Kind) -> DataFrame:
-    return visible_history(tables.read(kind.history), tables.schema(kind.changes))
 
 
 def _named(keys: Keys, spark: SparkSession, kind: Kind, fields: T.StructType) -> DataFrame:
@@ -437,9 +433,7 @@ def with_known(entities: DataFrame, tables: Transaction, kind: Kind) -> DataFram
     erasures = Erasures.of(tables, kind)
     if erasures is None:
         return entities.withColumn(KNOWN, F.lit(False))
-    stones = (
-        tables.read(kind.erased).where("field IS NULL").select(HASH).distinct().withColumn(KNOWN, F.lit(True))
-    )
+    stones = erasures.whole(tables, kind).withColumn(KNOWN, F.lit(True))
     rows = entities.withColumn(HASH, erasures.hash(F.col(GUID))).join(stones, HASH, "left")
     return rows.select(*entities.columns, F.coalesce(KNOWN, F.lit(False)).alias(KNOWN))
 
@@ -472,9 +466,8 @@ def _run(upkeep: Upkeep, entities: DataFrame, fields: list[str]) -> list[dict[st
     erase = partial(erase_buckets, tasks=tasks, targets=upkeep.targets, fields=fields)
     work = sum(map(stored_bytes, tasks.values())) // BYTES_PER_TASK
     # By a number of its own: few rows would be put together in one task, that has all the files to write.
-    spread = (
-        entities.repartition(max(1, min(len(tasks), max(_LEAST_TASKS, work))), BUCKET) if work else entities
-    )
+    parts = max(1, min(len(tasks), max(_LEAST_TASKS, work)))
+    spread = entities.repartition(parts, BUCKET) if work else entities
     return worker_reports(spread, erase, large=True, heavy=bool(work))
 
 

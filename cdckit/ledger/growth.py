@@ -52,16 +52,13 @@ def grow(transaction: Transaction, changes: FittedChanges, share: float) -> tupl
     grown = replace(kind, buckets=enough)
     all_buckets = F.sequence(F.lit(0), F.lit(enough - 1))
     bucket = F.when(F.col(GUID) == EVERY, all_buckets).otherwise(F.array(grown.bucket_column(F.col(GUID))))
-    new_files = transaction.new_files(kind.changes)
-    new_paths = {file.path for file in new_files}
-    old_files = [file for file in transaction.files(kind.changes) if file.path not in new_paths]
-    # What the transaction has brought so far is news to who reads the log as a stream: it stays apart.
-    for files, is_known in ((old_files, True), (new_files, False)):
+    old_and_new = transaction.old_and_new_files(kind.changes)
+    for files, is_old in zip(old_and_new, (True, False), strict=True):
         if files:
             rows = transaction.read(kind.changes, files=files)
             once = rows.where((F.col(GUID) != EVERY) | (F.col(BUCKET) == 0))
             cut = once.withColumn(BUCKET, F.explode(bucket)).repartition(BUCKET)
-            transaction.swap(kind.changes, files, cut, same_rows=is_known)
+            transaction.swap(kind.changes, files, cut, same_rows=is_old)
     begin_upkeep(transaction, grown, anew=True).run()
     return grown, True
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import reduce
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame
@@ -163,12 +162,10 @@ def revoke_within(transaction: Transaction, kind: Kind, messages: Messages, sour
     """
     log = transaction.read(kind.changes)
     # A bucket is touched if it has more rows in the log than in what is left of it.
-    sides = (
-        log.withColumn("rows", F.lit(1)),
-        revoke(log, messages, source=source).withColumn("rows", F.lit(-1)),
-    )
-    counted = reduce(DataFrame.unionAll, (side.select(BUCKET, "rows") for side in sides)).groupBy(BUCKET)
-    buckets = [row[BUCKET] for row in counted.agg(F.sum("rows").alias("gone")).where("gone > 0").collect()]
+    left = revoke(log, messages, source=source).select(BUCKET, F.lit(-1).alias("rows"))
+    rows = log.select(BUCKET, F.lit(1).alias("rows")).unionAll(left)
+    touched = rows.groupBy(BUCKET).agg(F.sum("rows").alias("revoked")).where("revoked > 0")
+    buckets = [row[BUCKET] for row in touched.collect()]
     if buckets:
         where = {BUCKET: buckets}
         left = revoke(transaction.read(kind.changes, where), messages, source=source)

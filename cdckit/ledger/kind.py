@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,11 +16,21 @@ from cdckit.merging.arrow_changes import GUID
 from cdckit.parts.kept_folds import bucket_of
 from cdckit.parts.values import guid
 from cdckit.store import OtherKind, Snapshot, Transaction
-from cdckit.store.store import Tables, read_note
+from cdckit.store.store import Tables, read_note, write_note
 
 FORMAT = 5
 _NOTE = "cdckit.ledger"
 _NO_FIELDS = T.StructType([])
+
+
+class _TableName:
+    """The name of a table of a ledger in its store."""
+
+    def __set_name__(self, owner: type[Kind], name: str) -> None:
+        self._name = name
+
+    def __get__(self, kind: Kind, owner: type[Kind]) -> str:
+        return f"{kind.name}.{self._name}" if kind.name else self._name
 
 
 @dataclass(frozen=True)
@@ -52,58 +61,37 @@ class Kind:
     empty: T.StructType = _NO_FIELDS
     texts: tuple[str, ...] = ()
 
-    @property
-    def changes(self) -> str:
-        """The name of the table of its changes."""
-        return self._table("changes")
+    changes = _TableName()
+    """Of its changes."""
 
-    @property
-    def history(self) -> str:
-        """The name of the table of its versions."""
-        return self._table("history")
+    history = _TableName()
+    """Of its versions."""
 
-    @property
-    def unborn(self) -> str:
-        """The name of the table of the entities that have changes and no current version."""
-        return self._table("unborn")
+    unborn = _TableName()
+    """Of the entities that have changes and no current version."""
 
-    @property
-    def words(self) -> str:
-        """The name of the table of the words that rows took along when their keys changed."""
-        return self._table("words")
+    words = _TableName()
+    """Of the words that rows took along when their keys changed."""
+
+    lists = _TableName()
+    """Of the full lists that it was given."""
+
+    erased = _TableName()
+    """Of tombstones."""
+
+    receipts = _TableName()
+    """Of the receipts of erasures."""
+
+    refused = _TableName()
+    """Of changes that were refused, since they speak of what was erased."""
+
+    rejects = _TableName()
+    """Of the rejects that stood among its changes."""
 
     @property
     def tables(self) -> dict[str, str]:
         """The names of the tables that derive from changes, their log first, as `tasks` calls them."""
         return {"log": self.changes, "history": self.history, "unborn": self.unborn, "words": self.words}
-
-    @property
-    def lists(self) -> str:
-        """The name of the table of the full lists that it was given."""
-        return self._table("lists")
-
-    @property
-    def erased(self) -> str:
-        """The name of the table of tombstones."""
-        return self._table("erased")
-
-    @property
-    def receipts(self) -> str:
-        """The name of the table of the receipts of erasures."""
-        return self._table("receipts")
-
-    @property
-    def refused(self) -> str:
-        """The name of the table of changes that were refused, since they speak of what was erased."""
-        return self._table("refused")
-
-    @property
-    def rejects(self) -> str:
-        """The name of the table of the rejects that stood among its changes."""
-        return self._table("rejects")
-
-    def _table(self, name: str) -> str:
-        return f"{self.name}.{name}" if self.name else name
 
     @property
     def _key(self) -> str:
@@ -115,10 +103,10 @@ class Kind:
 
         Also where it says so already: who has cut it into other buckets meanwhile is in conflict.
         """
-        cut = {"buckets": self.buckets, "grows": self.grows}
-        properties = {"format": FORMAT, "entity": self.entity, "keys": self.keys, **cut}
+        about = {"format": FORMAT, "entity": self.entity, "keys": self.keys, "by_guid": self.by_guid}
+        buckets = {"buckets": self.buckets, "grows": self.grows}
         fields = {"untyped": self.untyped, "empty": self.empty.jsonValue(), "texts": self.texts}
-        transaction.note(self._key, json.dumps({**properties, "by_guid": self.by_guid, **fields}))
+        write_note(transaction, self._key, {**about, **buckets, **fields})
 
     def forget(self, transaction: Transaction) -> None:
         """Let the store know nothing of the ledger, whose tables are dropped: it is begun anew."""
@@ -129,7 +117,7 @@ class Kind:
     def with_buckets_of(self, transaction: Transaction) -> Kind:
         """The same, with what a transaction knows of its buckets and fields, if it knows it."""
         note = self._read_note(transaction, transaction.base.location.root)
-        return self if note is None else replace(self, **_noted_cut(note), **_noted_fields(note))
+        return self if note is None else replace(self, **_noted_properties(note))
 
     def _read_note(self, tables: Tables, location: str) -> Any:
         """What the store has noted of the ledger, None if nothing; raises `OtherKind` for another format."""
@@ -153,8 +141,8 @@ class Kind:
             if strange:
                 raise OtherKind(location, str(self), f"the tables {', '.join(strange)}, no ledger's")
             return self
-        about = {"by_guid": note["by_guid"], "name": self.name, **_noted_cut(note)}
-        stored = Kind(note["entity"], tuple(note["keys"]), **about, **_noted_fields(note))
+        about = {"by_guid": note["by_guid"], "name": self.name, **_noted_properties(note)}
+        stored = Kind(note["entity"], tuple(note["keys"]), **about)
         if (stored.entity, stored.keys) != (self.entity, self.keys):
             raise OtherKind(location, str(self), str(stored))
         if buckets is not None and (stored.grows or buckets != stored.buckets):
@@ -201,12 +189,8 @@ class Kind:
         return f"the ledger of {self.entity!r} by {', '.join(self.keys)}"
 
 
-def _noted_cut(note: Mapping[str, Any]) -> dict[str, Any]:
-    """What a note says of buckets, likewise."""
-    return {name: note[name] for name in ("buckets", "grows")}
-
-
-def _noted_fields(note: Mapping[str, Any]) -> dict[str, Any]:
-    """What a note says of fields, as arguments of a `Kind`."""
+def _noted_properties(note: Mapping[str, Any]) -> dict[str, Any]:
+    """What a note says of buckets and fields, as arguments of a `Kind`."""
+    fields = {"untyped": tuple(note["untyped"]), "texts": tuple(note["texts"])}
     empty = T.StructType.fromJson(note["empty"])
-    return {"untyped": tuple(note["untyped"]), "empty": empty, "texts": tuple(note["texts"])}
+    return {"buckets": note["buckets"], "grows": note["grows"], "empty": empty, **fields}

@@ -13,16 +13,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
+from cdckit.ledger import erasure
 from cdckit.ledger.columns import CONTENT, log_fields
-from cdckit.ledger.erasure import (
-    Keys,
-    Request,
-    UnfinishedErasure,
-    erase_from_ledger,
-    finish,
-    run_erasure,
-    unfinished,
-)
+from cdckit.ledger.erasure import Keys, Request, UnfinishedErasure
 from cdckit.ledger.field_types import fit_changes
 from cdckit.ledger.intake import ApplyResult, revoke_within, take_changes
 from cdckit.ledger.kind import Kind
@@ -55,9 +48,7 @@ P = ParamSpec("P")
 Answer = TypeVar("Answer")
 
 
-def _of_newest(
-    question: Callable[Concatenate[View, P], Answer],
-) -> Callable[Concatenate[Ledger, P], Answer]:
+def _of_newest(question: Callable[Concatenate[View, P], Answer]) -> Callable[Concatenate[Ledger, P], Answer]:
     """A question to the newest commit of a ledger, as a `View` answers it."""
 
     @wraps(question)
@@ -673,29 +664,28 @@ class Ledger:
             require_published(self.store, kind, target, form, before.location.options or None)
 
         def work(transaction: Transaction) -> Receipt | None:
-            return erase_from_ledger(transaction, self._stored_kind(transaction.base), request)
+            return erasure.erase_from_ledger(transaction, self._stored_kind(transaction.base), request)
 
         # One that was stopped is finished first.
-        return run_erasure(
-            self.store, self._stored_kind, request, work, partial(self._finish_erasure, tables)
-        )
+        finish = partial(self._finish_erasure, tables)
+        return erasure.run_erasure(self.store, self._stored_kind, request, work, finish)
 
     def _finish_erasure(self, published: Mapping[str | Path, Form]) -> Receipt | None:
         """Do what is left to do of an erasure; None if there is none."""
         before = self.store.snapshot()
-        if unfinished(before) is None:
+        if erasure.unfinished(before) is None:
             return None
-        location = before.location
+        location, options = before.location, before.location.options or None
 
         def follow() -> None:
             for target, form in published.items():
-                self._publish(target, form, anew=False, options=location.options or None)
+                publish(self.store, self._stored_kind, target, form, anew=False, options=options)
 
         # Before older commits go, what is new since then can be told from their files.
         follow()
         forgotten = forget_past(location)
         follow()
-        return self.store.atomically(lambda tables: finish(tables, forgotten, map(str, published)))
+        return self.store.atomically(lambda tables: erasure.finish(tables, forgotten, map(str, published)))
 
     @describe_jobs("ledger: make the history anew")
     def rebuild(self) -> int:
@@ -813,10 +803,7 @@ class Ledger:
         >>> table[["number", "name", "is_current"]].values.tolist()
         [[1, 'kettle', False], [1, 'teapot', True], [2, 'mug', False]]
         """
-        return self._publish(target, form, anew=anew, options=storage_options)
-
-    def _publish(self, target: str | Path, form: Form, *, anew: bool, options: dict[str, str] | None) -> int:
-        return publish(self.store, self._stored_kind, target, form, anew=anew, options=options)
+        return publish(self.store, self._stored_kind, target, form, anew=anew, options=storage_options)
 
     @describe_jobs("ledger: write small files together")
     def compact(self) -> CommitResult:
@@ -857,7 +844,7 @@ class Ledger:
         self.store.check(deep=deep)
         if deep:
             self.at_commit().require_merged()
-        if (receipt := unfinished(self.store.snapshot())) is not None:
+        if (receipt := erasure.unfinished(self.store.snapshot())) is not None:
             raise UnfinishedErasure(receipt)
 
     def vacuum(self, older_than: timedelta = timedelta(days=7)) -> list[str]:

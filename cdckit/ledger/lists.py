@@ -338,14 +338,8 @@ def _with_next_list(rows: DataFrame, following: list[tuple[int, int]]) -> DataFr
     later = local_frame(rows.sparkSession, following, "at long, later long")
     joined = rows.join(F.broadcast(later), F.unix_micros("effective_timestamp") == F.col("at"), "left")
     weighed = [name for name in ("priority", "field_priorities") if name in rows.columns]
-    return joined.select(
-        "source",
-        F.col("effective_timestamp").alias("taken"),
-        F.timestamp_micros("later").alias("next_taken"),
-        *weighed,
-        "data",
-        "carried",
-    )
+    times = F.col("effective_timestamp").alias("taken"), F.timestamp_micros("later").alias("next_taken")
+    return joined.select("source", *times, *weighed, "data", "carried")
 
 
 def _stale(
@@ -406,11 +400,9 @@ def _warn_of_left_out(
         left_out = ", ".join(name for name in names if row[name])
         if left_out:
             new = ", ".join(name for name in given_names if name not in kind.fields(transaction).names)
-            renamed = (
-                "; new in it: %s.  A column that was renamed needs its old name: revoke_list(), and again"
-            )
+            renamed = f"; new in it: {new}.  A column that was renamed needs its old name: revoke_list(), and"
             sentence = "apply_list(): the list of %s has no %s, so what the list before says of it stands%s"
-            also = renamed % new if new else ""
+            also = f"{renamed} again" if new else ""
             _LOG.warning(sentence, to_instant(previous[row["at"]]).isoformat(), left_out, also)
 
 
@@ -451,11 +443,7 @@ def require_share(max_deleted: float | None) -> None:
 
 
 def require_same(
-    transaction: Transaction,
-    kind: Kind,
-    given: GivenLists,
-    lists: Mapping[int, KnownList],
-    again: list[int],
+    transaction: Transaction, kind: Kind, given: GivenLists, lists: Mapping[int, KnownList], again: list[int]
 ) -> None:
     """
     Require that lists which the ledger has, and that are given again, name the same, and count as much.
@@ -528,11 +516,8 @@ def count_lists(
         there = list_rows_at(transaction, kind, source, unknown).groupBy(at).count()
         counts |= {row["at"]: row["count"] for row in there.collect()}
     ended = F.count_if(F.col("operation") == ABSENT)
-    counted = (
-        restatement.changes.groupBy(at)
-        .agg(F.count_if("begins").alias("begun"), ended.alias("ended"))
-        .collect()
-    )
+    begun_and_ended = F.count_if("begins").alias("begun"), ended.alias("ended")
+    counted = restatement.changes.groupBy(at).agg(*begun_and_ended).collect()
     news = {row["at"]: (row["begun"], row["ended"]) for row in counted}
     new = [instant for instant in restatement.before if instant not in lists]
     for instant in new:

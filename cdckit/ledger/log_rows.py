@@ -189,10 +189,7 @@ def visible_changes(log: DataFrame, kind: Kind, copy: int = 0) -> DataFrame:
     """The changes as they were given, and the guid of each; of the truncates those of bucket *copy*."""
     names = [name for name in log.columns if name not in HIDDEN]
     keys = {KEYS if kind.by_guid else MADE_OF: list(kind.keys)}
-    filled = {
-        "carried": _carried_flags(log).alias("carried"),
-        GUID: F.col(GUID).alias(GUID, metadata=keys),
-    }
+    filled = {"carried": _carried_flags(log).alias("carried"), GUID: F.col(GUID).alias(GUID, metadata=keys)}
     if kind.untyped or kind.empty.names:
         some: dict[str, Any] = {UNTYPED: list(kind.untyped)} if kind.untyped else {}
         some |= note_empty({field.name: field.dataType for field in kind.empty}) if kind.empty.names else {}

@@ -107,15 +107,10 @@ def write_batch(
     refused, rejects = files("refused", aside.refused), files("rejects", aside.rejects)
     if has_rejects and not rejects and not tables.base.has(kind.rejects):
         tables.drop(kind.rejects)
-    return LoggedBatch(
-        files("files", log),
-        to_signed(sum(report["content"] for report in reports)),
-        sorted({(source, at) for report in reports for source, at in report["lists"]}, key=str),
-        refused,
-        rejects,
-        call if any(report["of_tables"] for report in reports) else None,
-        made_for,
-    )
+    digest = to_signed(sum(report["content"] for report in reports))
+    lists = sorted({(source, at) for report in reports for source, at in report["lists"]}, key=str)
+    call = call if any(report["of_tables"] for report in reports) else None
+    return LoggedBatch(files("files", log), digest, lists, refused, rejects, call, made_for)
 
 
 def _has_types(rows: T.DataType, columns: T.DataType) -> bool:
@@ -138,11 +133,7 @@ class _Aside(NamedTuple):
 
 
 def _write_changes(
-    batches: Iterable[pa.RecordBatch],
-    columns: T.StructType,
-    buckets: int,
-    target: Target,
-    aside: _Aside,
+    batches: Iterable[pa.RecordBatch], columns: T.StructType, buckets: int, target: Target, aside: _Aside
 ) -> Iterator[dict[str, Any]]:
     content, lists, of_tables = 0, set[tuple[str | None, int]](), False
     with ExitStack() as stack:

@@ -35,10 +35,7 @@ class OpenInLedger(CdcError, ValueError):
 
 
 def require_no_stale_rows(
-    rows: pa.RecordBatch,
-    is_new: Bools,
-    is_known: Bools,
-    merge: Callable[[pa.RecordBatch], pa.RecordBatch],
+    rows: pa.RecordBatch, is_new: Bools, is_known: Bools, merge: Callable[[pa.RecordBatch], pa.RecordBatch]
 ) -> None:
     """
     Raise `OpenInLedger` where a row that the table has ended makes the history another one than without it.

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FunctionType
 from urllib.parse import unquote
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -52,43 +52,35 @@ def publish(
     options: dict[str, str] | None,
 ) -> int:
     """Do what `Ledger.publish` does; *kind_of* tells what the ledger of the store is about."""
-    attempt = partial(_try_to_publish, store, kind_of, target, form, anew, options)
+
+    def attempt() -> int | None:
+        """Publish, unless another writer was faster."""
+        number, now = _form_number(form), store.snapshot()
+        history = _History(now, kind_of(now), form)
+        columns = history.apply_form(now.read(history.kind.history, files=[])).schema
+        table = _open_table(now, history.kind, target, options)
+        if not anew:
+            table.require_untouched()
+        assert now.version is not None
+        assert now.timestamp is not None
+        erasure, shown, then = now.made(int(now.notes.get(ERASED, -1))), table.shown, None
+        erased = 0 if erasure is None else microseconds(erasure)
+        if not anew and shown is not None and shown.form == number and table.has_columns(columns):
+            then = _shown_commit(store, history, shown)
+            if then is not None and shown.commit >= now.version:
+                return shown.commit if table.forget_before(erased) else None
+        table.require_writable()
+        put = history.put_all if then is None else partial(history.put_changes, then)
+        state = now.named[history.kind.history].digest
+        if not put(table, Shown(now.version, microseconds(now.timestamp), state, number)):
+            return None
+        if then is None and (renamed := list(renamed_columns(table.stored(columns)))):
+            names = ", ".join(f"{true!r} is {stored}" for true, stored in renamed)
+            sentence = "%s has columns under other names, since Delta does not take theirs: %s"
+            _LOG.warning(sentence, target, names)
+        return now.version if table.forget_before(erased) else None
+
     return first_answer(str(target), attempt)
-
-
-def _try_to_publish(
-    store: Store,
-    kind_of: Callable[[Snapshot], Kind],
-    target: str | Path,
-    form: Form,
-    anew: bool,
-    options: dict[str, str] | None,
-) -> int | None:
-    """Publish, unless another writer was faster: then None."""
-    number, now = _form_number(form), store.snapshot()
-    history = _History(now, kind_of(now), form)
-    columns = history.apply_form(now.read(history.kind.history, files=[])).schema
-    table = _open_table(now, history.kind, target, options)
-    if not anew:
-        table.require_untouched()
-    assert now.version is not None
-    assert now.timestamp is not None
-    erasure, shown, then = now.made(int(now.notes.get(ERASED, -1))), table.shown, None
-    erased = 0 if erasure is None else microseconds(erasure)
-    if not anew and shown is not None and shown.form == number and table.has_columns(columns):
-        then = _shown_commit(store, history, shown)
-        if then is not None and shown.commit >= now.version:
-            return shown.commit if table.forget_before(erased) else None
-    table.require_writable()
-    put = history.put_all if then is None else partial(history.put_changes, then)
-    if not put(
-        table, Shown(now.version, microseconds(now.timestamp), now.named[history.kind.history].digest, number)
-    ):
-        return None
-    if then is None and (renamed := list(renamed_columns(table.stored(columns)))):
-        names = ", ".join(f"{true!r} is {stored}" for true, stored in renamed)
-        _LOG.warning("%s has columns under other names, since Delta does not take theirs: %s", target, names)
-    return now.version if table.forget_before(erased) else None
 
 
 def _shown_commit(store: Store, history: _History, shown: Shown) -> Snapshot | None:
@@ -240,12 +232,12 @@ def _find_differences(before: DataFrame, after: DataFrame) -> DataFrame:
     joined = before.select(GUID, VALID_FROM, was.alias("was")).join(
         after.select(GUID, VALID_FROM, is_.alias("is")), [GUID, VALID_FROM], "full_outer"
     )
-    same = {
-        field.name: comparable(F.col("was").getField(field.name), field.dataType).eqNullSafe(
-            comparable(F.col("is").getField(field.name), field.dataType)
-        )
-        for field in after.schema
-    }
+
+    def is_same(field: T.StructField) -> Column:
+        was, is_ = (comparable(F.col(side).getField(field.name), field.dataType) for side in ("was", "is"))
+        return was.eqNullSafe(is_)
+
+    same = {field.name: is_same(field) for field in after.schema}
     same_end = same.pop(VALID_TO)
     same_rest = reduce(and_, same.values())
     was_open = F.col("was").getField(VALID_TO).isNull()
@@ -257,8 +249,5 @@ def _find_differences(before: DataFrame, after: DataFrame) -> DataFrame:
         .otherwise("changed")
     )
     version = F.coalesce("is", "was").alias("version")
-    return (
-        joined.select(change.alias(CHANGE), version)
-        .where(F.col(CHANGE).isNotNull())
-        .select(CHANGE, "version.*")
-    )
+    changed = joined.select(change.alias(CHANGE), version).where(F.col(CHANGE).isNotNull())
+    return changed.select(CHANGE, "version.*")

@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 from deltalake import CommitProperties
+from deltalake.transaction import AddAction
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -30,27 +31,13 @@ from cdckit.merging.arrow_changes import GUID
 from cdckit.model.history import OPEN_END
 from cdckit.parts.arguments import quoted
 from cdckit.parts.workers import worker_reports
+from cdckit.store import log
 from cdckit.store.columns import storable_columns, stored_names
 from cdckit.store.erasure import forget_versions, unneeded_files
 from cdckit.store.errors import ForeignChange
 from cdckit.store.files import OUR_FILES, File, Table, Target, read_spark
 from cdckit.store.locations import COMMITS, Location, locate
-from cdckit.store.log import (
-    DeltaLog,
-    add_features,
-    batch_names,
-    commit_mark,
-    create,
-    describe_change,
-    describe_demands,
-    entries_until,
-    is_foreign_change,
-    log_entry,
-    properties,
-    property_demands,
-    read_actions,
-    require_writable,
-)
+from cdckit.store.log import DeltaLog
 from cdckit.store.writing import Rows, row_columns, write
 
 _NEEDED = "an empty place, or a table that this ledger has published"
@@ -140,7 +127,7 @@ class PublishedTable:
                 raise InvalidArgument("publish", "target", _NEEDED, f"{target}, in which {other} lies")
         else:
             self._head = DeltaLog(self._location, self._location.delta(self._folder), self._folder)
-            form = self._head.delta.transaction_version(batch_names(source).digest)
+            form = self._head.delta.transaction_version(log.batch_names(source).digest)
             if form is None:
                 raise InvalidArgument("publish", "target", _NEEDED, str(target))
             made, state = map(self._head.delta.transaction_version, _mark_names(source))
@@ -151,11 +138,11 @@ class PublishedTable:
         if self._head is None:
             return
         foreign, oldest = None, self._head.version + 1
-        for oldest, actions in entries_until(self._location, self._folder, self._head.version):
-            if commit_mark(actions) is not None:
+        for oldest, actions in log.entries_until(self._location, self._folder, self._head.version):
+            if log.commit_mark(actions) is not None:
                 break
-            if is_foreign_change(self._location, self._folder, oldest, actions):
-                foreign = describe_change(self._head.name, oldest, actions, _ANEW)
+            if log.is_foreign_change(self._location, self._folder, oldest, actions):
+                foreign = log.describe_change(self._head.name, oldest, actions, _ANEW)
         else:
             # Whoever shortened the log has left nothing that tells what came after ours.
             foreign = foreign or ForeignChange(self._head.name, oldest - 1, "a commit", "somebody", _ANEW)
@@ -165,7 +152,7 @@ class PublishedTable:
     def require_writable(self) -> None:
         """Raise `ForeignChange` if others have given the table what we do not keep to."""
         if self._head is not None:
-            require_writable(self._head, by_bounds=False, instead=_ELSEWHERE)
+            log.require_writable(self._head, by_bounds=False, instead=_ELSEWHERE)
 
     def stored(self, columns: T.StructType) -> T.StructType:
         """The columns as the table has them, under their names there."""
@@ -179,11 +166,6 @@ class PublishedTable:
         """Its files."""
         return [] if self._head is None else list(self._head.state.files.values())
 
-    def read(self, files: list[File]) -> DataFrame:
-        """The rows of some of its files."""
-        assert self._head is not None
-        return read_spark(self._spark, self._location, self._head.state, files)
-
     def put(self, rows: Rows, replaced: Iterable[File] | None, shown: Shown) -> bool:
         """
         Write rows in the place of some of its files, or of all and in columns of their own for None.
@@ -191,31 +173,29 @@ class PublishedTable:
         False if another writer was faster, or the table had to be made ready: then look at it again.
         """
         table = Table(self._folder, self._folder, self.stored(row_columns(rows)))
-        if self._head is not None and add_features(self._head, table.stored):
+        if self._head is not None and log.add_features(self._head, table.stored):
             return False
         added = [file.add() for file in write(rows, Target.from_table(self._location, table)).files]
         carried = self._carried(shown)
         if self._head is None:
-            return create(self._location, table, added, carried) and self._drop_orphans()
+            return self._begin(table, added, carried)
         removed = [file.remove() for file in replaced or ()]
         is_put = self._head.commit([*added, *removed], table.stored, carried, anew=replaced is None)
         self.shown = shown if is_put else self.shown
         return is_put
 
-    def _drop_orphans(self) -> bool:
-        """
-        Delete the files of writers that died before the table was made: who was erased since may be in them.
-
-        Those of writers that are alive too: they find the table made, and begin again.
-        """
-        for path in self._orphans:
+    def _begin(self, table: Table, added: list[AddAction], carried: CommitProperties) -> bool:
+        """Make the table; False if another writer was faster."""
+        is_made = log.create(self._location, table, added, carried)
+        # Of writers that died: who was erased since may be in them.  One that lives finds the table made.
+        for path in self._orphans if is_made else ():
             self._location.delete(f"{self._folder}/{path}")
-        return True
+        return is_made
 
     def _carried(self, shown: Shown) -> CommitProperties:
         """What a commit carries, so that the table tells what it shows."""
         mark = dict(zip(_mark_names(self._source), (shown.made, shown.state), strict=True))
-        return properties(shown.commit, (self._source, shown.form), more=mark)
+        return log.commit_properties(shown.commit, (self._source, shown.form), more=mark)
 
     def put_all(self, rows: DataFrame, size: int, shown: Shown) -> bool:
         """Write the whole table, of about *size* bytes; False as `put`."""
@@ -227,8 +207,9 @@ class PublishedTable:
         small = [file for file in self.files() if file.size < _FILE // 4]
         if len(small) >= _SMALL_FILES:
             replaced |= {file.path: file for file in small}
-        if replaced:
-            kept = self.read(list(replaced.values())).join(touched, GUID, "left_anti")
+        if replaced and self._head is not None:
+            before = read_spark(self._spark, self._location, self._head.state, list(replaced.values()))
+            kept = before.join(touched, GUID, "left_anti")
             rows = kept.select(*map(quoted, rows.columns)).union(rows)
         size = sum(file.size for file in replaced.values())
         return self.put(_split_files(rows, size), replaced.values(), shown)
@@ -246,9 +227,11 @@ class PublishedTable:
         if self._head is None or not erased:
             return True
         names = self._location.listed(f"{self._folder}/_delta_log")
-        entries = [entry for name in names if (entry := log_entry(name)) is not None]
+        entries = [entry for name in names if (entry := log.log_entry(name)) is not None]
         oldest = min((version for version, kind in entries if kind == "json"), default=0)
-        first = commit_mark(read_actions(self._location, self._folder, oldest), _mark_names(self._source)[0])
+        first = log.commit_mark(
+            log.read_actions(self._location, self._folder, oldest), _mark_names(self._source)[0]
+        )
         if first is not None and first >= erased:
             return True
         paths = self._location.listed(self._folder, recursive=True)
@@ -257,8 +240,8 @@ class PublishedTable:
         if not self._head.commit([], self._head.state.stored, self._carried(self.shown)):
             return False
         newest = DeltaLog(self._location, self._folder, self._folder).version
-        behind = entries_until(self._location, self._folder, newest)
-        version = next((entry for entry, actions in behind if commit_mark(actions) is not None), oldest)
+        behind = log.entries_until(self._location, self._folder, newest)
+        version = next((entry for entry, actions in behind if log.commit_mark(actions) is not None), oldest)
         # Of this table, and of those that lie in folders of their own below it.
         tables = tuple(path[: path.index("_delta_log/")] for path in paths if "_delta_log/" in path)
         others = tuple(table for table in set(tables) if table)
@@ -308,8 +291,8 @@ class CatalogueTable:
             return
         properties = self._properties()
         self._has_source = properties.get(_SOURCE) == quote(self._source)
-        if demands := list(property_demands(properties)):
-            remedy = describe_demands(demands, _ELSEWHERE)
+        if demands := list(log.property_demands(properties)):
+            remedy = log.describe_demands(demands, _ELSEWHERE)
             raise ForeignChange(self._name, self._version, "a property", "somebody", remedy)
 
     def stored(self, columns: T.StructType) -> T.StructType:
@@ -374,9 +357,8 @@ class CatalogueTable:
             return False  # Another writer was faster.
         if not self._has_source:
             source = f"'{_SOURCE}' = '{quote(self._source)}'"
-            with suppress(
-                PySparkException
-            ):  # What is written has landed; the next one who writes tries again.
+            # What is written has landed; the next one who writes tries again.
+            with suppress(PySparkException):
                 self._spark.sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES ({source})")
         return True
 
@@ -399,7 +381,7 @@ class CatalogueTable:
                 return
             if row["operation"] not in _UPKEEP:
                 commit_info = [{"commitInfo": row.asDict()}]
-                self._foreign = describe_change(self._name, row["version"], commit_info, _ANEW)
+                self._foreign = log.describe_change(self._name, row["version"], commit_info, _ANEW)
         if self._properties().get(_SOURCE) != quote(self._source):
             raise InvalidArgument("publish", "target", _NEEDED, self._name)
         # Our commit is older than what the log keeps: nothing tells what came after it.
@@ -417,12 +399,11 @@ class CatalogueTable:
     def _rename_columns(self, rows: DataFrame) -> DataFrame:
         """The rows under names that Delta takes."""
         pairs = zip(rows.columns, self.stored(rows.schema), strict=True)
-        return rows.select(
-            *(
-                F.col(quoted(true)).cast(field.dataType).alias(field.name, metadata=field.metadata)
-                for true, field in pairs
-            )
+        columns = (
+            F.col(quoted(true)).cast(field.dataType).alias(field.name, metadata=field.metadata)
+            for true, field in pairs
         )
+        return rows.select(*columns)
 
 
 def _stored_columns(columns: T.StructType, table: str, before: T.StructType | None) -> T.StructType:
@@ -437,7 +418,7 @@ def _stored_columns(columns: T.StructType, table: str, before: T.StructType | No
 
 def _mark_names(source: str) -> tuple[str, str]:
     """Under which names a commit carries when the commit that it shows was made, and the history's state."""
-    name = batch_names(source).digest
+    name = log.batch_names(source).digest
     return f"{name}:made", f"{name}:state"
 
 

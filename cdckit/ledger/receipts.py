@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from pyspark.sql import types as T
+from cdckit.parts.arguments import flat_columns
 
-RECEIPT_SCHEMA = T.StructType(
-    [
-        T.StructField("receipt", T.StringType()),
-        T.StructField("erased_at", T.TimestampType()),
-        T.StructField("text", T.StringType()),
-    ]
-)
+RECEIPT_SCHEMA = flat_columns("receipt string, erased_at timestamp, text string")
 """One row per erasure: its receipt as JSON."""
 
 NOT_ERASED = (
@@ -131,15 +125,11 @@ class Receipt:
     @staticmethod
     def from_json(text: str) -> Receipt:
         """The receipt of which `to_json` says this."""
-        receipt: dict[str, Any] = json.loads(text)
-        parts = tuple(ErasedPart(**_as_tuples(part, ("removed", "added"))) for part in receipt["parts"])
-        untouched = {name: tuple(digests) for name, digests in (receipt["untouched"] or {}).items()}
-        values = {
-            "erased_at": datetime.fromisoformat(receipt["erased_at"]),
-            "parts": parts,
-            "untouched": untouched,
-        }
-        return Receipt(**{**_as_tuples(receipt, ("fields", "published", "not_erased")), **values})
+        receipt = _with_tuples(json.loads(text))
+        parts = tuple(ErasedPart(**_with_tuples(part)) for part in receipt["parts"])
+        untouched = _with_tuples(receipt["untouched"] or {})
+        erased_at = datetime.fromisoformat(receipt["erased_at"])
+        return Receipt(**{**receipt, "erased_at": erased_at, "parts": parts, "untouched": untouched})
 
     def __str__(self) -> str:
         what = "all" if self.fields is None else ", ".join(self.fields)
@@ -150,8 +140,6 @@ class Receipt:
         )
 
 
-def _as_tuples(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    def as_tuple(value: Sequence[Any] | None) -> tuple[Any, ...] | None:
-        return None if value is None else tuple(value)
-
-    return {**values, **{name: as_tuple(values[name]) for name in names}}
+def _with_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of JSON, of which lists are tuples."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}

@@ -11,13 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from cdckit.ledger.columns import log_fields
 from cdckit.ledger.kind import Kind
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.lists import is_list_change
-from cdckit.parts.arguments import quoted
+from cdckit.parts.arguments import flat_columns, quoted
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import read_note, write_note
 
@@ -27,32 +26,17 @@ REFUSE, ERASE = "refuse", "erase"
 
 HASH = "entity_hash"
 
-TOMBSTONE_SCHEMA = T.StructType(
-    [
-        T.StructField(HASH, T.StringType()),
-        T.StructField("field", T.StringType()),
-        T.StructField("later", T.StringType()),
-        T.StructField("erased_at", T.TimestampType()),
-        T.StructField("erased_by", T.StringType()),
-        T.StructField("reason", T.StringType()),
-        T.StructField("receipt", T.StringType()),
-    ]
+TOMBSTONE_SCHEMA = flat_columns(
+    f"{HASH} string, field string, later string, "
+    "erased_at timestamp, erased_by string, reason string, receipt string"
 )
 """One row per entity that was erased, or per field of it; `field` is null where nothing of it is left.
 `entity_hash` is HMAC-SHA-256 of its guid, by a secret that the store keeps: whoever has neither cannot tell
 from it who it was; whoever has the store, and guesses a key, can."""
 
-REFUSED_SCHEMA = T.StructType(
-    [
-        T.StructField("topic", T.StringType()),
-        T.StructField("partition", T.IntegerType()),
-        T.StructField("offset", T.LongType()),
-        T.StructField("timestamp", T.TimestampType()),
-        T.StructField("record_number", T.IntegerType()),
-        T.StructField("source", T.StringType()),
-        T.StructField("error_code", T.StringType()),
-        T.StructField("error_description", T.StringType()),
-    ]
+REFUSED_SCHEMA = flat_columns(
+    "topic string, partition integer, offset long, timestamp timestamp, record_number integer, "
+    "source string, error_code string, error_description string"
 )
 """One row per change that was refused: where it stands among all arrivals, who sent it, and why.  None of its
 values, not even its message's name, in which the key may be."""
@@ -98,6 +82,11 @@ class Erasures:
     def hash(self, guid: Column) -> Column:
         """The hash by which a tombstone knows an entity."""
         return keyed_hash(guid, bytes.fromhex(self.secret))
+
+    @staticmethod
+    def whole(tables: Transaction, kind: Kind) -> DataFrame:
+        """The hashes of the entities of which nothing is left."""
+        return tables.read(kind.erased).where("field IS NULL").select(HASH).distinct()
 
 
 def _note(kind: Kind) -> str:
@@ -168,9 +157,9 @@ def erased_changes(changes: DataFrame, tables: Transaction, kind: Kind) -> DataF
     erasures = Erasures.of(tables, kind)
     if erasures is None:
         return None
-    stones = tables.read(kind.erased).where("field IS NULL").select(HASH).distinct()
     named = changes if kind.by_guid else changes.withColumn(GUID, kind.guid_of("data"))
-    return named.withColumn(HASH, erasures.hash(F.col(GUID))).join(stones, HASH, "left_semi")
+    hashed = named.withColumn(HASH, erasures.hash(F.col(GUID)))
+    return hashed.join(erasures.whole(tables, kind), HASH, "left_semi")
 
 
 def note_refused(tables: Transaction, kind: Kind, changes: DataFrame, kept: Column | None = None) -> None:

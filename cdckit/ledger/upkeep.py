@@ -29,19 +29,13 @@ from cdckit.ledger.columns import (
     words_columns,
 )
 from cdckit.ledger.kind import Kind
-from cdckit.ledger.log_rows import (
-    inherited_words,
-    require_keys_keep_their_texts,
-)
+from cdckit.ledger.log_rows import inherited_words, require_keys_keep_their_texts
 from cdckit.ledger.tasks import FOLD, UPKEPT, FileRange, Paths, Targets, Task
 from cdckit.merging.arrow_changes import GUID, Layout
 from cdckit.model.changes import IS_PERIOD, MOVED, UNTIL, has_mark, with_empty_as
 from cdckit.parts import at_home
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.workers import (
-    reports_at_home,
-    worker_reports,
-)
+from cdckit.parts.workers import reports_at_home, worker_reports
 from cdckit.store import File, Transaction
 from cdckit.store.columns import keeps_types, true_names
 from cdckit.store.transaction import Scope
@@ -99,28 +93,22 @@ class Upkeep:
         tables, kind = self._tables, self._kind
         before = tables.files(kind.words)
         tables.swap(kind.words, before, inherited_words(tables.read(kind.changes), kind).repartition(BUCKET))
-        was, now, files = (
-            _group_by_bucket(before),
-            _group_by_bucket(tables.files(kind.words)),
-            self.bucket_tasks(),
-        )
+        was, now = _group_by_bucket(before), _group_by_bucket(tables.files(kind.words))
+        tasks = self.bucket_tasks()
         buckets = sorted({*was, *now})
-        self._run_workers(
-            [replace(_task(files, bucket), words_before=was.get(bucket, [])) for bucket in buckets], []
-        )
+        changed = [replace(_task(tasks, bucket), words_before=was.get(bucket, [])) for bucket in buckets]
+        self._run_workers(changed, [])
 
     def bucket_tasks(self) -> dict[int, Task]:
         """The buckets, with the files that there are of each."""
-        parts: dict[str, list[File]] = {
-            part: self._tables.files(name) if self._tables.has(name) else []
-            for part, name in self._kind.tables.items()
-        }
-        for part, is_open in (("open", True), ("closed", False)):
-            parts[part] = [file for file in parts["history"] if bool(file.partition[OPEN]) is is_open]
-        del parts["history"]
+        names = {part: name for part, name in self._kind.tables.items() if self._tables.has(name)}
+        files = {part: self._tables.files(name) for part, name in names.items()}
+        versions = files.pop("history", [])
+        files["open"] = [file for file in versions if file.partition[OPEN]]
+        files["closed"] = [file for file in versions if not file.partition[OPEN]]
         tasks: dict[int, Task] = {}
-        for part, files in parts.items():
-            for bucket, paths in _group_by_bucket(files).items():
+        for part, some in files.items():
+            for bucket, paths in _group_by_bucket(some).items():
                 more: dict[str, Any] = {part: paths}
                 tasks[bucket] = replace(_task(tasks, bucket), **more)
         return tasks
@@ -134,10 +122,7 @@ class Upkeep:
             buckets |= {bucket for bucket, task in files.items() if task.closed}
         return [
             replace(
-                _task(files, bucket),
-                fresh=news.get(bucket, []),
-                anew=self.anew or bucket in again,
-                fold=fold,
+                _task(files, bucket), fresh=news.get(bucket, []), anew=self.anew or bucket in again, fold=fold
             )
             for bucket in sorted(buckets)
         ]
@@ -227,14 +212,8 @@ def _layout(kind: Kind, log: T.StructType) -> Layout:
         priorities = log["field_priorities"].dataType
         assert isinstance(priorities, T.StructType)
         stated = priorities.fieldNames()
-    return Layout(
-        fields=tuple(names),
-        keys=tuple(names.index(key) for key in kind.keys),
-        field_priorities=frozenset(names.index(name) for name in stated),
-        by_guid=bool(kind.by_guid),
-        entity=None,
-        has_guid=True,
-    )
+    keys, ranked = (tuple(names.index(name) for name in some) for some in (kind.keys, stated))
+    return Layout(tuple(names), keys, frozenset(ranked), bool(kind.by_guid), entity=None, has_guid=True)
 
 
 def _task(files: Mapping[int, Task], bucket: int) -> Task:

@@ -76,9 +76,9 @@ class View:
 
     def __init__(self, snapshot: Snapshot | Transaction, kind: Kind) -> None:
         self._snapshot, self.kind = snapshot, kind
-        snapshot_given = snapshot if isinstance(snapshot, Snapshot) else None
-        self.version = snapshot_given.version if snapshot_given else None
-        self.timestamp = snapshot_given.timestamp if snapshot_given else None
+        commit = snapshot if isinstance(snapshot, Snapshot) else None
+        self.version = commit and commit.version
+        self.timestamp = commit and commit.timestamp
 
     def changes(self, key: Key | None = None) -> DataFrame:
         """
@@ -214,11 +214,10 @@ class View:
         if not self._snapshot.has(self.kind.history):
             return {}
         log, history = self.changes(), self.history()
-        rejects = self._snapshot.has(self.kind.rejects)
-        return {
-            **{"changes": (log, "changes"), "history": (history, "history"), "ledger": (history, "ledger")},
-            **({"rejects": (self.rejects(), "ledger_rejects")} if rejects else {}),
-        }
+        tables = {"changes": (log, "changes"), "history": (history, "history"), "ledger": (history, "ledger")}
+        if self._snapshot.has(self.kind.rejects):
+            tables["rejects"] = self.rejects(), "ledger_rejects"
+        return tables
 
     def create_view(self, name: str) -> None:
         """
@@ -250,11 +249,8 @@ class View:
             return
         history = self.history()
         due = merge(self.changes(), entity=self.kind.entity, keys=self.kind.keys)
-        sides = [
-            _digests(rows, side)
-            for rows, side in ((history, 1), (due.select(*map(quoted, history.columns)), -1))
-        ]
-        wrong = sides[0].union(sides[1]).groupBy("row").agg(F.sum("side").alias("side")).where("side != 0")
+        both = _digests(history, 1).union(_digests(due.select(*map(quoted, history.columns)), -1))
+        wrong = both.groupBy("row").agg(F.sum("side").alias("side")).where("side != 0")
         number = wrong.agg(F.sum(F.abs("side"))).collect()[0][0]
         if number:
             problem = f"{number} of its versions, or of those that the log gives, are not in the other"

@@ -51,12 +51,8 @@ def _storable(kind: T.DataType, table: str, column: str) -> T.DataType:
     if isinstance(kind, T.StructType):
         if not kind.fields:
             raise NotStorable(table, column, "struct<>", "a type with something in it")
-        return T.StructType(
-            [
-                T.StructField(field.name, _storable(field.dataType, table, f"{column}.{field.name}"))
-                for field in kind
-            ]
-        )
+        parts = {field.name: _storable(field.dataType, table, f"{column}.{field.name}") for field in kind}
+        return T.StructType([T.StructField(name, part) for name, part in parts.items()])
     if isinstance(kind, T.ArrayType):
         return T.ArrayType(_storable(kind.elementType, table, f"{column}.element"))
     if isinstance(kind, T.MapType):
@@ -75,9 +71,8 @@ def require_partitioning(columns: T.StructType, by: tuple[str, ...], table: str)
         kind = columns[name].dataType if name in columns.fieldNames() else None
         if not isinstance(kind, _PARTITIONING):
             kind_name = "not there" if kind is None else kind.simpleString()
-            raise NotStorable(
-                table, name, kind_name, "a whole number, text, a date or a boolean to partition by"
-            )
+            needed = "a whole number, text, a date or a boolean to partition by"
+            raise NotStorable(table, name, kind_name, needed)
 
 
 def unite_columns(before: T.StructType, rows: T.StructType, table: str) -> T.StructType:
@@ -268,13 +263,9 @@ def _within(kind: T.DataType, before: T.DataType | None, change: _OfStruct) -> T
         inner = before.elementType if isinstance(before, T.ArrayType) else None
         return T.ArrayType(_within(kind.elementType, inner, change), kind.containsNull)
     if isinstance(kind, T.MapType):
-        keys = before.keyType if isinstance(before, T.MapType) else None
-        values = before.valueType if isinstance(before, T.MapType) else None
-        return T.MapType(
-            _within(kind.keyType, keys, change),
-            _within(kind.valueType, values, change),
-            kind.valueContainsNull,
-        )
+        both = (before.keyType, before.valueType) if isinstance(before, T.MapType) else (None, None)
+        keys, values = _within(kind.keyType, both[0], change), _within(kind.valueType, both[1], change)
+        return T.MapType(keys, values, kind.valueContainsNull)
     return kind
 
 

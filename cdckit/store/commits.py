@@ -27,28 +27,11 @@ from pyspark.sql import types as T
 
 from cdckit.parts.arguments import StreamBatch, flat_columns
 from cdckit.parts.arrow_types import arrow_schema
+from cdckit.store import log
 from cdckit.store.errors import BatchIdReused, DamagedTable
 from cdckit.store.files import OUR_FILES, File, Table, Target, Where, read_arrow, read_spark
 from cdckit.store.locations import COMMITS, Location
-from cdckit.store.log import (
-    NO_HOOK,
-    CommittedTable,
-    DeltaLog,
-    Plan,
-    batch_check,
-    batch_names,
-    commit_mark,
-    create,
-    damaged_log,
-    delta_schema,
-    describe_change,
-    entries_until,
-    is_foreign_change,
-    keep_short,
-    properties,
-    read_actions,
-    require_writable,
-)
+from cdckit.store.log import NO_HOOK, CommittedTable, DeltaLog, Plan
 from cdckit.store.writing import write
 
 KIND = "cdckit.kind"
@@ -112,10 +95,10 @@ class Commit:
 class Commits:
     """The table of commits as it stands when this is made."""
 
-    def __init__(self, location: Location, log: DeltaLog) -> None:
-        self._location, self._log = location, log
-        self.at: int = log.version
-        self._files = log.state.files
+    def __init__(self, location: Location, delta_log: DeltaLog) -> None:
+        self._location, self._log = location, delta_log
+        self.at: int = delta_log.version
+        self._files = delta_log.state.files
         ranges = sorted(
             (file.low.get("version", -1), file.high.get("version", -1)) for file in self._files.values()
         )
@@ -129,23 +112,23 @@ class Commits:
     def _require_kept_by_others(self, is_whole: bool) -> None:
         """Raise for entries of its log that are neither ours nor such as keep all rows."""
         foreign = None
-        for version, actions in entries_until(self._location, COMMITS, self.at):
-            if commit_mark(actions) is not None:
+        for version, actions in log.entries_until(self._location, COMMITS, self.at):
+            if log.commit_mark(actions) is not None:
                 added = [action["add"]["stats"] for action in actions if "add" in action]
                 last = max(json.loads(stats)["maxValues"]["version"] for stats in added)
                 restored = all(OUR_FILES.fullmatch(path) for path in self._files)
                 if is_whole and last == self.version and (foreign is None or restored):
                     return
                 break
-            if is_foreign_change(self._location, COMMITS, version, actions):
+            if log.is_foreign_change(self._location, COMMITS, version, actions):
                 remedy = (
                     "Nothing was written. This table says which files of the others count: put it back to "
                     f"version {version - 1} by that program, as with RESTORE."
                 )
-                foreign = describe_change(COMMITS, version, actions, remedy)
+                foreign = log.describe_change(COMMITS, version, actions, remedy)
         if foreign is not None:
             raise foreign
-        raise damaged_log(COMMITS, COMMITS, self.at, ValueError("it does not name every commit"))
+        raise log.damaged_log(COMMITS, COMMITS, self.at, ValueError("it does not name every commit"))
 
     def newest(self) -> Commits:
         """The table of commits as it stands now."""
@@ -185,13 +168,13 @@ class Commits:
             DamagedTable: The log does not say the same of it twice.
         """
         transaction_version = self._log.delta.transaction_version
-        names = batch_names(batch)
+        names = log.batch_names(batch)
         digest: int | None = transaction_version(names.digest)
         last = transaction_version(names.number) if names.number else batch
-        check = None if last is None or digest is None else batch_check(last, digest)
+        check = None if last is None or digest is None else log.batch_check(last, digest)
         if transaction_version(names.check) != check:
             error = ValueError(f"it says two things about the batch {batch!r}")
-            raise damaged_log(COMMITS, COMMITS, self.at, error)
+            raise log.damaged_log(COMMITS, COMMITS, self.at, error)
         if isinstance(batch, StreamBatch) and isinstance(last, int) and last != batch.number:
             if last > batch.number:
                 raise BatchIdReused(batch, 0, 0, last)
@@ -205,7 +188,7 @@ class Commits:
 
     def require_writable(self) -> None:
         """Raise `ForeignChange` where another program asks more of the writers of this table than we do."""
-        require_writable(self._log, removes_rows=False)
+        log.require_writable(self._log, removes_rows=False)
 
     def files(self) -> set[str]:
         """The names of its files."""
@@ -230,18 +213,18 @@ class Commits:
             self._log.delta.create_write_transaction(
                 [_write(self._location, rows), *removes],
                 "append",
-                delta_schema(self._log.state.stored),
-                commit_properties=properties(mark, batch),
+                log.delta_schema(self._log.state.stored),
+                commit_properties=log.commit_properties(mark, batch),
                 post_commithook_properties=NO_HOOK,
             )
         except (DeltaError, OSError):
             # Another writer was faster; or the answer was lost, and the commit is there: its mark tells.
-            if commit_mark(read_actions(self._location, COMMITS, self.at + 1)) != mark:
+            if log.commit_mark(log.read_actions(self._location, COMMITS, self.at + 1)) != mark:
                 if self.newest().at > self.at:
                     return False
                 raise
         with suppress(Exception):  # The commit has landed: whatever happens now is no fault of it.
-            keep_short(self.newest()._log.delta)
+            log.keep_short(self.newest()._log.delta)
         return True
 
     def _files_to_fold(self, version: int) -> list[File]:
@@ -285,26 +268,19 @@ def load(location: Location) -> Commits | None:
         orphans = [folder for folder in location.listed() if location.has_log(folder)]
         # Another writer may have begun the store between the two looks.
         if orphans and not location.has_log(COMMITS):
-            raise DamagedTable(
-                COMMITS,
-                f"{COMMITS}/_delta_log",
-                f"there is none, but there are tables ({orphans[0]}, ...)",
-                "Bring the folder back from a copy; or, if this was never a store, use another place.",
-            )
+            problem = f"there is none, but there are tables ({orphans[0]}, ...)"
+            remedy = "Bring the folder back from a copy; or, if this was never a store, use another place."
+            raise DamagedTable(COMMITS, f"{COMMITS}/_delta_log", problem, remedy)
         if not orphans:
             return None
-    log = DeltaLog(location, COMMITS, COMMITS)
-    made_by = next(
-        (column.metadata.get(_FORMAT) for column in log.state.stored if column.name == "version"), None
-    )
+    delta_log = DeltaLog(location, COMMITS, COMMITS)
+    columns = delta_log.state.stored
+    made_by = columns["version"].metadata.get(_FORMAT) if "version" in columns.names else None
     if made_by != FORMAT:
-        raise DamagedTable(
-            COMMITS,
-            f"{COMMITS}/_delta_log",
-            f"its format is {made_by}, and this version of cdckit reads {FORMAT}",
-            "Open it with the version of cdckit that made it, or make it anew from its records.",
-        )
-    return Commits(location, log)
+        problem = f"its format is {made_by}, and this version of cdckit reads {FORMAT}"
+        remedy = "Open it with the version of cdckit that made it, or make it anew from its records."
+        raise DamagedTable(COMMITS, f"{COMMITS}/_delta_log", problem, remedy)
+    return Commits(location, delta_log)
 
 
 def load_or_begin(location: Location) -> Commits:
@@ -313,7 +289,7 @@ def load_or_begin(location: Location) -> Commits:
     if commits is None:
         table = Table(COMMITS, COMMITS, COMMITS_SCHEMA)
         first = _write(location, [Commit(0, datetime.now(UTC))])
-        create(location, table, [first], properties(secrets.randbits(62)))
+        log.create(location, table, [first], log.commit_properties(secrets.randbits(62)))
         commits = load(location)
     assert commits is not None
     return commits

@@ -27,18 +27,11 @@ from uuid import uuid4
 
 import pyarrow.parquet as pq
 
+from cdckit.store import log
 from cdckit.store.commits import ERASED, VACUUMED, VACUUMED_UNTIL, Commit, Commits, load, next_instant
 from cdckit.store.files import OUR_FILES
 from cdckit.store.locations import COMMITS, Location
-from cdckit.store.log import (
-    CommittedTable,
-    DeltaLog,
-    first_answer,
-    live_files,
-    log_entry,
-    marked_version,
-    overtake_others,
-)
+from cdckit.store.log import CommittedTable, DeltaLog, first_answer, live_files, log_entry, marked_version
 from cdckit.store.snapshot import Snapshot
 
 _LOG = "_delta_log"
@@ -98,11 +91,11 @@ def forget_versions(location: Location, folder: str, version: int) -> int:
 
     That version and all later ones are read as before.
     """
-    head, log = DeltaLog(location, folder, folder, version), f"{folder}/{_LOG}"
-    names = [name for name, info in location.listed(log).items() if info.is_file and name != _LAST]
+    head, log_folder = DeltaLog(location, folder, folder, version), f"{folder}/{_LOG}"
+    names = [name for name, info in location.listed(log_folder).items() if info.is_file and name != _LAST]
     if (version, "checkpoint.parquet") not in map(log_entry, names):
         head.delta.create_checkpoint()
-    _drop_removed_bounds(location, log, f"{version:020}.checkpoint.parquet")
+    _drop_removed_bounds(location, log_folder, f"{version:020}.checkpoint.parquet")
     # It stands for all that goes.
     assert DeltaLog(location, folder, folder, version).state.digest == head.state.digest
     # Deltalake stages entries there, too, and others keep what is no entry: of later versions it is theirs.
@@ -110,18 +103,18 @@ def forget_versions(location: Location, folder: str, version: int) -> int:
     features = head.delta.protocol().reader_features or ()
     if "v2Checkpoint" not in features and not any("checkpoint" in name for name in kept):
         # Checkpoints of that feature have parts of their own; none is left that needs them.
-        names += [f"{_SIDECARS}/{name}" for name in location.listed(f"{log}/{_SIDECARS}")]
+        names += [f"{_SIDECARS}/{name}" for name in location.listed(f"{log_folder}/{_SIDECARS}")]
     kept |= {name for name in names if (entry := log_entry(name)) is not None and entry[0] == version}
     # Entries last, the oldest first: by them it is told whether all of this was done.
     old = sorted({*names} - kept, key=lambda name: (log_entry(name) is not None, name))
     for name in old:
-        location.delete(f"{log}/{name}")
+        location.delete(f"{log_folder}/{name}")
     return len(old)
 
 
-def _drop_removed_bounds(location: Location, log: str, checkpoint: str) -> None:
+def _drop_removed_bounds(location: Location, log_folder: str, checkpoint: str) -> None:
     """Write a checkpoint without what it says of removed files, where it has the bounds of some."""
-    path, system = location.path(f"{log}/{checkpoint}"), location.file_system()
+    path, system = location.path(f"{log_folder}/{checkpoint}"), location.file_system()
     with system.open_input_file(path) as file, pq.ParquetFile(file) as parquet:
         # Spark's OPTIMIZE and DELETE write them into the log, and deltalake takes them over.
         bounds = parquet.read(columns=["remove.stats"]).flatten().columns
@@ -133,7 +126,7 @@ def _drop_removed_bounds(location: Location, log: str, checkpoint: str) -> None:
         pq.write_table(actions.filter(actions.column("remove").is_null()), file)
     system.move(f"{path}.tmp", path)
     # It tells how long the checkpoint was; who does not find it lists the log.
-    location.delete(f"{log}/{_LAST}")
+    location.delete(f"{log_folder}/{_LAST}")
 
 
 def _settled_tables(location: Location, commits: Commits, newest: Commit) -> dict[str, CommittedTable]:
@@ -174,7 +167,7 @@ def unneeded_files(location: Location, folder: str, version: int, listed: Iterab
     """
     old = set(listed) - live_files(location, folder, version)
     if not all(map(OUR_FILES.fullmatch, old)):
-        overtake_others(location, folder)
+        log.overtake_others(location, folder)
         old -= live_files(location, folder, version)
     return old
 

@@ -425,12 +425,7 @@ def _mask(column: pa.ChunkedArray, sought: Any) -> Any:
 
 
 def read_batches(
-    target: Target,
-    path: str,
-    names: Sequence[str] | None = None,
-    rows: int = 1 << 16,
-    *,
-    shaped: bool = True,
+    target: Target, path: str, names: Sequence[str] | None = None, rows: int = 1 << 16, *, shaped: bool = True
 ) -> Iterator[pa.RecordBatch]:
     """
     The rows of one file, in the table's columns or some of them, under their true names: for workers.

@@ -122,16 +122,11 @@ class Plan:
 
     def to_json(self) -> str:
         """Write it as JSON; see `from_json`."""
-        values = {
-            "base": self.base,
-            "folder": self.after.folder,
-            "columns": self.after.stored.jsonValue(),
-            "partition_by": self.after.partition_by,
-            "add": [file.to_dict() for file in self.after.files.values()],
-            "remove": [file.to_dict() for file in self.remove.values()],
-            "same_rows": sorted(self.same_rows),
-        }
-        return to_json(values)
+        after, columns = self.after, self.after.stored.jsonValue()
+        table = {"folder": after.folder, "columns": columns, "partition_by": after.partition_by}
+        by_action = {"add": after.files, "remove": self.remove}
+        files = {action: [file.to_dict() for file in some.values()] for action, some in by_action.items()}
+        return to_json({"base": self.base, **table, **files, "same_rows": sorted(self.same_rows)})
 
     @staticmethod
     def from_json(name: str, text: str) -> Plan:
@@ -600,32 +595,22 @@ def carry_out(location: Location, plan: Plan, commit: int, head: DeltaLog | None
         nonlocal head
         if head is None and location.has_log(after.folder):
             head = DeltaLog(location, after.name, after.folder)
-        return _try_to_carry_out(location, plan, commit, head)
+        if head is None:
+            adds = [file.add(data_change=path not in plan.same_rows) for path, file in after.files.items()]
+            return create(location, after, adds, commit_properties(commit)) or None
+        now = head.newest()
+        if head.mark >= commit:
+            return True
+        if foreign_change(location, plan) is not None:
+            return False
+        require_writable(head, after.partition_by, removes_rows=plan.removes_rows)
+        is_ready = _make_ready(head, after)
+        return (is_ready and _commit(head, _actions(location, plan, now), after, commit)) or None
 
     return first_answer(location.delta(after.folder), attempt)
 
 
-def _try_to_carry_out(location: Location, plan: Plan, commit: int, head: DeltaLog | None) -> bool | None:
-    """Carry out a plan; None if another writer was faster, or the table had to be made ready first."""
-    after = plan.after
-    if head is None:
-        adds = [file.add(data_change=path not in plan.same_rows) for path, file in after.files.items()]
-        return create(location, after, adds, properties(commit)) or None
-    now = head.newest()
-    if head.mark >= commit:
-        return True
-    if foreign_change(location, plan) is not None:
-        return False
-    require_writable(head, after.partition_by, removes_rows=plan.removes_rows)
-    return (_make_ready(head, after) and _commit(head, _actions(location, plan, now), after, commit)) or None
-
-
-def create(
-    location: Location,
-    table: Table,
-    adds: Sequence[AddAction],
-    carried: CommitProperties,
-) -> bool:
+def create(location: Location, table: Table, adds: Sequence[AddAction], carried: CommitProperties) -> bool:
     """Make a Delta table; False if another writer was faster."""
     location.make_folder(table.folder)
     try:
@@ -655,15 +640,10 @@ def _actions(location: Location, plan: Plan, now: Table) -> list[AddAction | Rem
         # Others have put files together that the plan removes: theirs go, with the rows that are in them.
         adds = plan.onto(DeltaLog(location, now.name, now.folder, plan.base).state).files
         removes = {path: file for path, file in now.files.items() if path not in adds}
-    news, same = plan.after.files.keys() - plan.same_rows, plan.same_rows
-    some = {path: file for path, file in adds.items() if path not in now.files}
-    return [
-        *(file.add(data_change=path in news) for path, file in some.items()),
-        *(
-            file.remove(data_change=path in plan.remove and path not in same)
-            for path, file in removes.items()
-        ),
-    ]
+    news, outdated = plan.after.files.keys() - plan.same_rows, plan.remove.keys() - plan.same_rows
+    new_files = (file for path, file in adds.items() if path not in now.files)
+    added = [file.add(data_change=file.path in news) for file in new_files]
+    return [*added, *(file.remove(data_change=path in outdated) for path, file in removes.items())]
 
 
 def _make_ready(head: DeltaLog, after: Table) -> bool:
@@ -684,8 +664,7 @@ def add_features(head: DeltaLog, stored: T.StructType) -> bool:
     if "timestamp_ntz" not in stored.json() or "timestampNtz" in features:
         return False
     _alter(
-        head,
-        lambda how: head.delta.alter.add_feature(feature, allow_protocol_versions_increase=True, **how),
+        head, lambda how: head.delta.alter.add_feature(feature, allow_protocol_versions_increase=True, **how)
     )
     return True
 
@@ -707,7 +686,7 @@ def overtake_others(location: Location, folder: str) -> None:
 
 def _alter(head: DeltaLog, change: Callable[[dict[str, Any]], None]) -> bool:
     """Make a change that makes a table ready; False if another writer was faster."""
-    before, carried = head.version, properties(0, application=COLUMNS)
+    before, carried = head.version, commit_properties(0, application=COLUMNS)
     try:
         change({"commit_properties": carried, "post_commithook_properties": NO_HOOK})
     except DeltaError:
@@ -726,13 +705,9 @@ def missing_columns(before: T.StructType, after: T.StructType) -> T.StructType |
     if not keeps_types(before, after):
         return None
     types = {column.name: column.dataType for column in before}
-    return T.StructType(
-        [
-            column
-            for column in after
-            if column.name not in types or not keeps_types(column.dataType, types[column.name])
-        ]
-    )
+    void = T.NullType()
+    missing = (column for column in after if not keeps_types(column.dataType, types.get(column.name, void)))
+    return T.StructType(list(missing))
 
 
 def _commit(head: DeltaLog, actions: list[AddAction | RemoveAction], after: Table, commit: int) -> bool:
@@ -740,11 +715,11 @@ def _commit(head: DeltaLog, actions: list[AddAction | RemoveAction], after: Tabl
     # Columns of other types come with other files for all rows: one commit takes out all that there is.
     is_append = missing_columns(head.state.stored, after.stored) == T.StructType()
     if is_append:
-        return head.commit(actions, head.state.stored, properties(commit))
+        return head.commit(actions, head.state.stored, commit_properties(commit))
     actions = [action for action in actions if isinstance(action, AddAction)]
     if after.files.keys() - {action.path for action in actions}:
         raise RuntimeError(f"Files of {after.name} would go with columns that stay: nothing was written.")
-    return head.commit(actions, after.stored, properties(commit), anew=True)
+    return head.commit(actions, after.stored, commit_properties(commit), anew=True)
 
 
 def keep_short(table: DeltaTable) -> None:
@@ -754,7 +729,7 @@ def keep_short(table: DeltaTable) -> None:
             table.create_checkpoint()
 
 
-def properties(
+def commit_properties(
     mark: int,
     batch: tuple[str, int] | None = None,
     *,

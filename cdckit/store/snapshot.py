@@ -12,23 +12,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
+from cdckit.store import log
 from cdckit.store.columns import true_names
 from cdckit.store.commits import Commit, Commits, load
 from cdckit.store.errors import ForeignChange, NoSuchTable
 from cdckit.store.files import File, Table, Where, read_arrow, read_spark
 from cdckit.store.locations import COMMITS, Location
-from cdckit.store.log import (
-    CommittedTable,
-    DeltaLog,
-    Plan,
-    State,
-    carry_out,
-    damaged_log,
-    foreign_change,
-    load_state,
-    require_writable,
-    upkeep_of_others,
-)
+from cdckit.store.log import CommittedTable, DeltaLog, Plan, State
 
 
 class Snapshot:
@@ -145,7 +135,7 @@ class Snapshot:
             named = self._named_table(name)
             # A log is brought to newer versions: whoever takes it has it alone.
             kept = self._kept.pop(named.folder, None)
-            state = load_state(self.location, name, named, lambda: self._plan(name), kept)
+            state = log.load_state(self.location, name, named, lambda: self._plan(name), kept)
             self._require_known(state.next_mark)
             self._states[name] = state
         return self._states[name].table
@@ -158,7 +148,7 @@ class Snapshot:
         newest = load(self.location)
         if newest is None or mark > newest.version:
             error = ValueError(f"it lacks commit {mark}, of which a table has files")
-            raise damaged_log(COMMITS, COMMITS, self._commits.version, error)
+            raise log.damaged_log(COMMITS, COMMITS, self._commits.version, error)
 
     def bring_up(self, name: str) -> ForeignChange | None:
         """
@@ -170,11 +160,11 @@ class Snapshot:
         if self.table(name).version is None:
             plan = self._plan(name)
             assert plan is not None
-            if not carry_out(self.location, plan, self._named_table(name).commit):
-                return foreign_change(self.location, plan)
+            if not log.carry_out(self.location, plan, self._named_table(name).commit):
+                return log.foreign_change(self.location, plan)
             del self._states[name]
         table = self.table(name)
-        others = upkeep_of_others(self.location, table)
+        others = log.upkeep_of_others(self.location, table)
         if others.kept != table.version:
             del self._states[name]
         return others.foreign
@@ -183,10 +173,10 @@ class Snapshot:
         """Raise `ForeignChange` if others have changed a Delta table since this commit, the newest one."""
         table = self.table(name)
         if table.version is not None:
-            foreign = upkeep_of_others(self.location, table).foreign
+            foreign = log.upkeep_of_others(self.location, table).foreign
         else:
             plan = self._plan(name)
-            foreign = None if plan is None else foreign_change(self.location, plan)
+            foreign = None if plan is None else log.foreign_change(self.location, plan)
         if foreign is not None:
             raise foreign
 
@@ -194,7 +184,7 @@ class Snapshot:
         """Raise `ForeignChange` for a Delta table that asks more of its writers than we do."""
         # One that was committed by a writer who died has no log of its own yet.
         if self.location.has_log(self._named_table(name).folder):
-            require_writable(self.head(name), self.table(name).partition_by)
+            log.require_writable(self.head(name), self.table(name).partition_by)
 
     def require_commits_writable(self) -> None:
         """Raise `ForeignChange` where another program asks more of who writes the table of commits."""

@@ -77,10 +77,7 @@ class Store:
     """
 
     def __init__(
-        self,
-        spark: SparkSession | None,
-        location: str | Path,
-        storage_options: dict[str, str] | None = None,
+        self, spark: SparkSession | None, location: str | Path, storage_options: dict[str, str] | None = None
     ) -> None:
         self._spark = spark
         self._location = locate(location, storage_options, spark)
@@ -298,14 +295,10 @@ class Store:
                 # What other programs write may lie in folders.
                 size = (infos.get(below) or self._location.info(path)).size
                 if size != file.size:
-                    problem = (
-                        f"it has {size} bytes, not {file.size}"
-                        if size is not None
-                        else "the file is not there"
-                    )
-                    raise DamagedTable(
-                        table.name, path, problem, "Bring the file back from a copy of the store."
-                    )
+                    is_other = f"it has {size} bytes, not {file.size}"
+                    problem = "the file is not there" if size is None else is_other
+                    remedy = "Bring the file back from a copy of the store."
+                    raise DamagedTable(table.name, path, problem, remedy)
             if deep and (damage := find_damage(self._spark, self._location, table)) is not None:
                 raise damage
             snapshot.require_untouched(table.name)
@@ -389,11 +382,8 @@ def replace_rows(tables: Transaction, name: str, keys: DataFrame, *rows: Rows) -
     files = files_holding(table_rows, tables.files(name), keys, on)
     kept = []
     if files:
-        others = (
-            tables.read(name, files=files)
-            .join(keys, on, "left_anti")
-            .select(*map(quoted, table_rows.columns))
-        )
+        others = tables.read(name, files=files).join(keys, on, "left_anti")
+        others = others.select(*map(quoted, table_rows.columns))
         # Each task writes a file of its own.
         kept = [others.coalesce(1) if hold_few_rows(files) else others]
     tables.swap(name, files, *kept, *rows)

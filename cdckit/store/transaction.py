@@ -42,7 +42,7 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import quoted
 from cdckit.parts.workers import WorkerPlan
-from cdckit.store import log
+from cdckit.store import log, writing
 from cdckit.store.columns import (
     as_columns,
     keeps_types,
@@ -59,15 +59,7 @@ from cdckit.store.files import OUR_FILES, File, Table, Target, Where, hold_few_r
 from cdckit.store.locations import SCRATCH, Location, folder_name
 from cdckit.store.log import CommittedTable, Plan, first_answer, missing_columns
 from cdckit.store.snapshot import Snapshot
-from cdckit.store.writing import (
-    SMALL_FILE,
-    Rows,
-    WriteResult,
-    row_columns,
-    rows_of_groups,
-    small_files,
-    write,
-)
+from cdckit.store.writing import Rows, WriteResult
 
 Scope = str | tuple[str, Mapping[str, Collection[Any]]]
 """
@@ -135,30 +127,22 @@ class Change:
         return {} if self.before is None else self.before.files
 
     @property
-    def gone(self) -> set[str]:
+    def removed(self) -> set[str]:
         """The files that were there and are no longer."""
         return self.known.keys() - (set() if self.after is None else self.after.files.keys())
 
-    def onto(self, now: Table | None) -> Table | None:
-        """The state that the change makes of the table as it stands *now*."""
-        if self.after is None or now is None or self.before is None or self.after.folder != now.folder:
-            return self.after
-        if self.rewritten:
-            return replace(self.after, version=now.version)
-        removed, known_files = self.gone, self.known
-        files = {path: file for path, file in now.files.items() if path not in removed}
-        added = {path: file for path, file in self.after.files.items() if path not in known_files}
-        return replace(self.after, version=now.version, files={**files, **added})
-
     def plan(self, now: Table | None) -> Plan | None:
         """Plan what it does to the Delta table, which stands as *now*; None if it drops the table."""
-        after = self.onto(now)
+        after = self.after
         if after is None:
             return None
         if now is None or now.folder != after.folder:
             return Plan(None, after, {}, self.same_rows)
-        added = [file for path, file in after.files.items() if path not in now.files]
-        removed = {path: file for path, file in now.files.items() if path not in after.files}
+        # Of a table as a whole nothing stays that others have done to it meanwhile.
+        known = now.files if self.rewritten or self.before is None else self.known
+        added = [file for path, file in after.files.items() if path not in known]
+        gone = known.keys() - after.files.keys()
+        removed = {path: file for path, file in now.files.items() if path in gone}
         return Plan(now.version, after.with_files(added), removed, self.same_rows)
 
     def is_older_than(self, horizon: datetime, location: Location) -> bool:
@@ -229,11 +213,15 @@ class Transaction:
         self._read.add(name)
         return self._table(name).select(where, "files")
 
-    def new_files(self, name: str) -> list[File]:
-        """List the files of a table whose rows have come to it in this transaction."""
-        change = self._change(name)
-        there = {*change.known, *change.same_rows}
-        return [file for path, file in self._table(name).files.items() if path not in there]
+    def old_and_new_files(self, name: str) -> tuple[list[File], list[File]]:
+        """
+        List the files of a table whose rows it had before this transaction, and those of the others.
+
+        Where files are written together these stay apart: to who reads the table as a stream they are news.
+        """
+        change, files = self._change(name), self._table(name).files.values()
+        old = {*change.known, *change.same_rows}
+        return [file for file in files if file.path in old], [file for file in files if file.path not in old]
 
     def read(self, name: str, where: Where | None = None, files: Iterable[File] | None = None) -> DataFrame:
         """Read rows as `Snapshot.read`, and what was written here; the table counts as read (`commit`)."""
@@ -285,7 +273,7 @@ class Transaction:
         """
         try:
             for some_rows in (rows, *more):
-                self._with_columns(name, row_columns(some_rows), tuple(partition_by))
+                self._with_columns(name, writing.row_columns(some_rows), tuple(partition_by))
             done = self._write(name, (rows, *more))
             if compact_at is not None:
                 touched = {tuple(file.partition_texts().items()) for file in done.files}
@@ -301,7 +289,7 @@ class Transaction:
             change, by, after = self._change(name), tuple(partition_by), None
             before = change.after
             if before is not None and (not by or by == _partition_names(before)):
-                stored = stored_names(storable_columns(row_columns(rows), name), before.stored)
+                stored = stored_names(storable_columns(writing.row_columns(rows), name), before.stored)
                 if set(before.partition_by) <= set(stored.fieldNames()):
                     after = replace(before, stored=stored, files={})
             self._changes[name] = replace(change, after=after, rewritten=True)
@@ -385,11 +373,7 @@ class Transaction:
             self._put(name, table.with_files([*kept, *add]), same_rows)
 
     def compact(
-        self,
-        name: str,
-        *,
-        files: int = 2,
-        only: Collection[tuple[tuple[str, str | None], ...]] | None = None,
+        self, name: str, *, files: int = 2, only: Collection[tuple[tuple[str, str | None], ...]] | None = None
     ) -> WriteResult:
         """
         Write the small files of a table together, those of one partition as one.
@@ -401,25 +385,20 @@ class Transaction:
 
         Cost: a job, in which a task writes each file that is made; none for a thousand rows or fewer.
         """
-        table, known_files, done = self._table(name), self._change(name).known, WriteResult()
+        table, done, most_rows = self._table(name), WriteResult(), self._file_rows(name)
         rows: list[Rows]
-        # What this transaction has written is news to who reads the table as a stream: it stays apart.
-        for is_known in (True, False):
-            some = table.with_files(
-                file for path, file in table.files.items() if (path in known_files) == is_known
-            )
+        for some, is_old in zip(self.old_and_new_files(name), (True, False), strict=True):
+            small = writing.small_files(table.with_files(some), writing.SMALL_FILE, files, most_rows)
             groups = [
-                group
-                for group in small_files(some, SMALL_FILE, files, self._file_rows(name))
-                if only is None or tuple(group[0].partition_texts().items()) in only
+                group for group in small if only is None or tuple(group[0].partition_texts().items()) in only
             ]
             if groups:
                 old_files = [file for group in groups for file in group]
                 if hold_few_rows(old_files):
                     rows = [read_arrow(self._location, table, group) for group in groups]
                 else:
-                    rows = [rows_of_groups(self.spark, self._location, table, groups)]
-                done += self.swap(name, old_files, *rows, same_rows=is_known)
+                    rows = [writing.rows_of_groups(self.spark, self._location, table, groups)]
+                done += self.swap(name, old_files, *rows, same_rows=is_old)
         return done
 
     def accept(self, name: str) -> None:
@@ -489,8 +468,8 @@ class Transaction:
         return rows_there.where(is_null) if nulls else None, rows_there.where(~is_null) if others else None
 
     def _scratch_files(self, rows: DataFrame | WorkerPlan) -> tuple[DataFrame, Sequence[File]]:
-        table = Table(SCRATCH, SCRATCH, stored_names(storable_columns(row_columns(rows), SCRATCH)))
-        files = write(rows, Target.from_table(self._location, table)).files
+        table = Table(SCRATCH, SCRATCH, stored_names(storable_columns(writing.row_columns(rows), SCRATCH)))
+        files = writing.write(rows, Target.from_table(self._location, table)).files
         with self._lock:
             self._scratch += [f"{SCRATCH}/{file.path}" for file in files]
         return read_spark(self.spark, self._location, table, files), files
@@ -499,7 +478,7 @@ class Transaction:
         done, table = WriteResult(), self._table(name)
         for part in rows:
             target = Target.from_table(self._location, table, self._file_rows(name))
-            done += write(self._fitting(part, table), target)
+            done += writing.write(self._fitting(part, table), target)
         with self._lock:
             self._put(name, (table := self._table(name)).with_files([*table.files.values(), *done.files]))
         return done
@@ -507,7 +486,7 @@ class Transaction:
     def _fitting(self, rows: Rows, table: Table) -> Rows:
         """Rows in the types of the table's columns; columns that they lack are left to who writes them."""
         columns = true_names(table.stored)
-        if keeps_types(storable_columns(row_columns(rows), table.name), columns):
+        if keeps_types(storable_columns(writing.row_columns(rows), table.name), columns):
             return rows
         if isinstance(rows, WorkerPlan):
             return as_columns(rows.rows(), columns)
@@ -620,7 +599,7 @@ class Transaction:
             or ((change.over_others or change.touched) and change.before is not None)
         }
         try:
-            return self._land(batch, digest or 0, scopes)
+            return first_answer(self._location.root, partial(self._try_to_land, batch, digest or 0, scopes))
         finally:
             self.close()
 
@@ -633,12 +612,8 @@ class Transaction:
                 with suppress(OSError):
                     self._location.delete(self._scratch.pop())
 
-    def _land(self, batch: str | None, digest: int, scopes: Sequence[_Part]) -> CommitResult:
-        """The steps 2 to 4."""
-        return first_answer(self._location.root, partial(self._try_to_land, batch, digest, scopes))
-
     def _try_to_land(self, batch: str | None, digest: int, scopes: Sequence[_Part]) -> CommitResult | None:
-        """The same; None if another writer was faster."""
+        """The steps 2 to 4; None if another writer was faster."""
         # It is there before any table is.
         commits = load_or_begin(self._location) if self._commits is None else self._commits.newest()
         self._commits = commits
@@ -723,8 +698,8 @@ class Transaction:
         number, tables = newest.version + 1, dict(newest.tables)
         for name, plan in plans.items():
             tables.pop(name, None)
-            after = self._changes[name].onto(heads.get(name))
-            if plan is not None and after is not None:
+            if plan is not None:
+                after = plan.onto(None if plan.base is None else heads[name])
                 version = 0 if plan.base is None else plan.base + 1
                 size = len(after.files), after.rows, after.digest
                 tables[name] = CommittedTable(after.folder, version, number, *size)
@@ -772,7 +747,7 @@ def _find_conflict(
         return "it has made or dropped a table that is used here"
     if change and missing_columns(before.stored, after.stored) != T.StructType():
         return "it has changed the columns of a table that is written here"
-    if change and change.gone & (before.files.keys() - after.files.keys()):
+    if change and change.removed & (before.files.keys() - after.files.keys()):
         return "it has replaced files that are replaced here"
     names = {true_name(column): column.name for column in after.stored}
     touched = [

@@ -157,9 +157,8 @@ class OpenFiles:
         """Hand what came to the files of its partitions; many rows at a time, since to cut few is dear."""
         if not self._unsorted:
             return
-        for values, rows in split_partitions(
-            pa.Table.from_batches(self._unsorted), self._target.partition_by
-        ):
+        unsorted = pa.Table.from_batches(self._unsorted)
+        for values, rows in split_partitions(unsorted, self._target.partition_by):
             key, most = json.dumps(values), self._target.file_rows
             while rows.num_rows:
                 if key not in self._files:
@@ -198,9 +197,7 @@ class OpenFiles:
             file.discard()
         for report in self._reports:
             with suppress(Exception):
-                self._system.delete_file(
-                    self._target.location.path(f"{self._target.folder}/{report['path']}")
-                )
+                self._target.location.delete(f"{self._target.folder}/{report['path']}")
 
 
 def split_partitions(rows: pa.Table, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], pa.Table]]:
@@ -298,8 +295,8 @@ def _bounds(footer: Any, schema: pa.Schema) -> dict[str, dict[str, Any]]:
             with suppress(Exception):  # a bound that Python cannot hold is one that is not known
                 low, high = _extremes(chunks)
                 if low is not None and high is not None:
-                    bounds = _below(low), _above(high)
-                    statistics["minValues"][column.name], statistics["maxValues"][column.name] = bounds
+                    statistics["minValues"][column.name] = low[:_LETTERS] if isinstance(low, str) else low
+                    statistics["maxValues"][column.name] = _above(high)
     return statistics
 
 
@@ -307,12 +304,10 @@ def _has_order(kind: pa.DataType) -> bool:
     """Tell whether bounds of the type mean the same to everybody: of floats they do not, for NaN's sake."""
     if pa.types.is_decimal(kind):
         return bool(kind.precision <= _MOST_DIGITS)
-    return bool(
-        pa.types.is_integer(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_date(kind)
-        or pa.types.is_timestamp(kind)
-    )
+    return any(has_order(kind) for has_order in _ORDERED)
+
+
+_ORDERED = pa.types.is_integer, pa.types.is_large_string, pa.types.is_date, pa.types.is_timestamp
 
 
 def _extremes(chunks: list[Any]) -> tuple[Any, Any]:
@@ -321,10 +316,6 @@ def _extremes(chunks: list[Any]) -> tuple[Any, Any]:
     if not some or any(chunk is None or not chunk.has_min_max for chunk in some):
         return None, None
     return min(chunk.min for chunk in some), max(chunk.max for chunk in some)
-
-
-def _below(value: Any) -> Any:
-    return value[:_LETTERS] if isinstance(value, str) else value
 
 
 def _above(value: Any) -> Any:
@@ -347,7 +338,10 @@ def small_files(table: Table, below: int, least: int = 2, file_rows: int | None 
     as those of a stream do, a group has files that are neighbours, in their order.  Where a file has at most
     *file_rows* rows, small ones have half of that or fewer, and a group has no more than one file can have.
     """
-    is_small = partial(_is_small, below=below, rows=file_rows)
+
+    def is_small(file: File) -> bool:
+        return file.size < below and (file_rows is None or 2 * file.rows <= file_rows)
+
     partitions: dict[tuple[str | None, ...], list[File]] = {}
     for file in table.files.values():
         values = file.partition_texts()
@@ -360,10 +354,6 @@ def small_files(table: Table, below: int, least: int = 2, file_rows: int | None 
         for group in _groups(some, 4 * below, file_rows)
     ]
     return [group for group in groups if len(group) > 1]
-
-
-def _is_small(file: File, below: int, rows: int | None) -> bool:
-    return file.size < below and (rows is None or 2 * file.rows <= rows)
 
 
 def _neighbours(table: Table, files: list[File], is_small: Callable[[File], bool]) -> list[list[File]]:

@@ -203,7 +203,7 @@ STEPS = [
     pytest.param(ledger, "forget_past", 0, True, marks=soak),
     (store_erasure, "forget_versions", 1, True),
     pytest.param(store_erasure.Location, "delete", 3, True, marks=soak),
-    pytest.param(ledger, "finish", 0, True, marks=soak),
+    pytest.param(erasure, "finish", 0, True, marks=soak),
 ]
 
 
@@ -269,7 +269,7 @@ def test_a_writer_who_came_between_is_not_lost_and_brings_nobody_back(
 ) -> None:
     """Each begins again on what the other has left."""
     more = told(spark, (7, "late007.", 9), (8, "late008.", 9))
-    real, calls = ledger.erase_from_ledger, list[int]()
+    real, calls = erasure.erase_from_ledger, list[int]()
 
     def overtaken(*given: Any) -> Any:
         calls.append(1)
@@ -280,7 +280,7 @@ def test_a_writer_who_came_between_is_not_lost_and_brings_nobody_back(
             )
         return real(*given)
 
-    monkeypatch.setattr(ledger, "erase_from_ledger", overtaken)
+    monkeypatch.setattr(erasure, "erase_from_ledger", overtaken)
     receipt = copy.erase(keys=[{"h": 7}], **WHO)
     assert (len(calls), receipt.entities) == (2, 1)
     assert find_remains(tmp_path, {"7": ["late007.", "name007."]}) == {}

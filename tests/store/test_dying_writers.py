@@ -40,12 +40,12 @@ STEPS = [
     Step(False, False, commits.Commits, "add", 0),  # the table of commits, without this one
     Step(False, False, commits, "_write", 1),
     Step(False, True, log, "carry_out", 0),  # the commit, no table
-    Step(False, True, log, "create", 1),  # one table of two
+    Step(False, True, log, "create", 2),  # the table of commits, and one table of two
     Step(True, False, writing._OpenFile, "close", 1),
     Step(True, False, commits.Commits, "newest", 0),
     Step(True, False, commits.Commits, "add", 0),
     Step(True, False, commits, "_write", 0),  # the file of a commit, before that is made
-    Step(True, True, commits, "keep_short", 0),
+    Step(True, True, log, "keep_short", 0),
     Step(True, True, log, "carry_out", 0),
     Step(True, True, log, "_commit", 0),
     Step(True, True, log, "_commit", 1),  # one table of two

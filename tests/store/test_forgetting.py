@@ -213,13 +213,13 @@ def test_an_optimize_that_it_overtakes_fails(with_past: Store, place: Path) -> N
 def test_an_optimize_that_lands_while_it_looks_stays(
     with_past: Store, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    land, real = begin_optimize(place / "log"), erasure.overtake_others
+    land, real = begin_optimize(place / "log"), log.overtake_others
 
     def overtaken(location: Location, folder: str) -> None:
         land()
         real(location, folder)
 
-    monkeypatch.setattr(erasure, "overtake_others", overtaken)
+    monkeypatch.setattr(log, "overtake_others", overtaken)
     forget_past(with_past.snapshot().location)
     with_past.check(deep=True)
     assert names_in(with_past, "log") == ["bob", "bob"]

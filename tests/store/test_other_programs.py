@@ -320,7 +320,7 @@ def test_another_writer_was_faster_only_where_one_was(store: Store, table: str) 
     head = DeltaLog(store.snapshot().location, "log", "log")
     removed = [one.remove() for one in head.state.files.values()]
     with pytest.raises(CommitFailedError, match="append"):
-        head.commit(removed, head.state.stored, log.properties(9))
+        head.commit(removed, head.state.stored, log.commit_properties(9))
 
 
 def test_a_change_feed_is_adopted(store: Store, table: str) -> None:

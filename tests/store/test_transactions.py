@@ -275,7 +275,7 @@ def test_a_log_that_stays_open_is_loaded_again_from_time_to_time(
     kept = DeltaLog(store.snapshot().location, "log", "log")
     loaded.reset_mock()
     for version in range(1, 65):
-        kept.commit([], kept.state.stored, log.properties(version))
+        kept.commit([], kept.state.stored, log.commit_properties(version))
         assert (kept.version, kept.mark, kept.newest().rows) == (version, version, 1)
     assert loaded.call_count == 3
 
