@@ -17,9 +17,10 @@ from cdckit.ledger import erasure
 from cdckit.ledger.columns import CONTENT, log_fields
 from cdckit.ledger.erasure import Keys, Request, UnfinishedErasure
 from cdckit.ledger.field_types import fit_changes
+from cdckit.ledger.given_lists import read_lists
 from cdckit.ledger.intake import ApplyResult, revoke_within, take_changes
 from cdckit.ledger.kind import Kind
-from cdckit.ledger.lists import apply_lists, read_lists, require_no_lists, require_share, revoke_list
+from cdckit.ledger.lists import apply_lists, require_no_lists, require_share, revoke_list
 from cdckit.ledger.log_rows import require_times_stay, to_log_rows
 from cdckit.ledger.logged_batch import LoggedBatch
 from cdckit.ledger.publication import Form, history_changes, publish, require_published

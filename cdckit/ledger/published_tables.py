@@ -1,29 +1,18 @@
-"""
-A table of its own, outside of any store, that shows a store's tables as of one of its commits.
-
-In a folder or below a URI it is a Delta table that workers write (`PublishedTable`); in a catalogue Spark's
-Delta connector writes it (`CatalogueTable`).
-"""
+"""A Delta table of its own, outside of any store, that shows a store's tables as of one of its commits."""
 
 from __future__ import annotations
 
-import json
 import math
-import uuid
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import quote
+from typing import NamedTuple
 
 import pyarrow as pa
 from deltalake import CommitProperties
 from deltalake.transaction import AddAction
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
@@ -40,17 +29,9 @@ from cdckit.store.locations import COMMITS, Location, locate
 from cdckit.store.log import DeltaLog
 from cdckit.store.writing import Rows, row_columns, write
 
-_NEEDED = "an empty place, or a table that this ledger has published"
-_ANEW = "Nothing was written. Publish with `anew=True` to replace what is there, or publish to another place."
-_ELSEWHERE = ", or publish to another place"
-_UPKEEP = {
-    *("OPTIMIZE", "REORG", "VACUUM START", "VACUUM END", "COMPUTE STATS", "CLUSTER BY"),
-    *("SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "ADD CONSTRAINT", "DROP CONSTRAINT"),
-    *("CHANGE COLUMN", "CHANGE COLUMNS", "UPGRADE PROTOCOL", "DROP FEATURE", "Deletion Vector Tombstones"),
-    *("ROW TRACKING BACKFILL", "ROW TRACKING UNBACKFILL", "DOMAIN METADATA CLEANUP", "Empty Commit"),
-    *("OPTIMIZE CHECKPOINT", "REMOVE COLUMN MAPPING", "REORG TABLE UPGRADE UNIFORM"),
-}
-"""What Delta calls commits that change no rows; what becomes of columns, `has_columns` sees."""
+NEEDED = "an empty place, or a table that this ledger has published"
+ANEW = "Nothing was written. Publish with `anew=True` to replace what is there, or publish to another place."
+ELSEWHERE = ", or publish to another place"
 
 _FILE = 64 << 20
 """About how many bytes a file of a published table gets."""
@@ -60,13 +41,6 @@ _SMALL_FILES = 16
 
 _HIDDEN = ("_", ".")
 """What begins so in the folder of a Delta table is none of its files, but for the change feed."""
-
-_SOURCE = "cdckit.source"
-"""The property of a table of a catalogue that tells whose it is when the history of its commits does not."""
-
-_GONE = "cdckit_gone"
-_MOST = 1000
-"""So many commits of others are looked at, back to the last one of ours."""
 
 
 class Shown(NamedTuple):
@@ -124,12 +98,12 @@ class PublishedTable:
             self._orphans = list(filter(OUR_FILES.fullmatch, data))
             other = next((path for path in data if path not in self._orphans), None)
             if other is not None:
-                raise InvalidArgument("publish", "target", _NEEDED, f"{target}, in which {other} lies")
+                raise InvalidArgument("publish", "target", NEEDED, f"{target}, in which {other} lies")
         else:
             self._head = DeltaLog(self._location, self._location.delta(self._folder), self._folder)
             form = self._head.delta.transaction_version(log.batch_names(source).digest)
             if form is None:
-                raise InvalidArgument("publish", "target", _NEEDED, str(target))
+                raise InvalidArgument("publish", "target", NEEDED, str(target))
             made, state = map(self._head.delta.transaction_version, _mark_names(source))
             self.shown = Shown(self._head.mark, made or 0, state or 0, form)
 
@@ -142,21 +116,21 @@ class PublishedTable:
             if log.commit_mark(actions) is not None:
                 break
             if log.is_foreign_change(self._location, self._folder, oldest, actions):
-                foreign = log.describe_change(self._head.name, oldest, actions, _ANEW)
+                foreign = log.describe_change(self._head.name, oldest, actions, ANEW)
         else:
             # Whoever shortened the log has left nothing that tells what came after ours.
-            foreign = foreign or ForeignChange(self._head.name, oldest - 1, "a commit", "somebody", _ANEW)
+            foreign = foreign or ForeignChange(self._head.name, oldest - 1, "a commit", "somebody", ANEW)
         if foreign is not None:
             raise foreign
 
     def require_writable(self) -> None:
         """Raise `ForeignChange` if others have given the table what we do not keep to."""
         if self._head is not None:
-            log.require_writable(self._head, by_bounds=False, instead=_ELSEWHERE)
+            log.require_writable(self._head, by_bounds=False, instead=ELSEWHERE)
 
     def stored(self, columns: T.StructType) -> T.StructType:
         """The columns as the table has them, under their names there."""
-        return _stored_columns(columns, self._folder, None if self._head is None else self._head.state.stored)
+        return stored_columns(columns, self._folder, None if self._head is None else self._head.state.stored)
 
     def has_columns(self, columns: T.StructType) -> bool:
         """Tell whether the table has just such columns."""
@@ -258,155 +232,7 @@ class PublishedTable:
         return True
 
 
-class CatalogueTable:
-    """
-    The table as it stands when this is made; see `PublishedTable`.
-
-    What our commits carry is their `userMetadata`, which `DESCRIBE HISTORY` shows for 30 days, unless a
-    property says otherwise.  Raises `InvalidArgument` for a session without Delta connector, or of Spark
-    Connect, and for something else of that name.
-    """
-
-    def __init__(self, spark: SparkSession, name: str, source: str) -> None:
-        self._spark, self._name, self._source = spark, name, source
-        self.shown: Shown | None = None
-        self._foreign: ForeignChange | None = None
-        if type(spark).__module__.startswith("pyspark.sql.connect"):
-            # What a MERGE carries is told to a session of its own, and such clients cannot begin one.
-            needed = "a location: through Spark Connect no table of a catalogue is kept up"
-            raise InvalidArgument("publish", "target", needed, name)
-        _require_connector(spark, name)
-        self._exists, self._has_source = bool(spark.catalog.tableExists(name)), False
-        if self._exists:
-            self._look()
-
-    def require_untouched(self) -> None:
-        """Raise `ForeignChange` if others have changed rows since our last commit."""
-        if self._foreign is not None:
-            raise self._foreign
-
-    def require_writable(self) -> None:
-        """Raise `ForeignChange` for what the table would lose when it is written whole, or refuses."""
-        if not self._exists:
-            return
-        properties = self._properties()
-        self._has_source = properties.get(_SOURCE) == quote(self._source)
-        if demands := list(log.property_demands(properties)):
-            remedy = log.describe_demands(demands, _ELSEWHERE)
-            raise ForeignChange(self._name, self._version, "a property", "somebody", remedy)
-
-    def stored(self, columns: T.StructType) -> T.StructType:
-        """The columns as the table has them, under their names there."""
-        table_columns = self._spark.table(self._name).schema if self._exists else None
-        return _stored_columns(columns, self._name, table_columns)
-
-    def has_columns(self, columns: T.StructType) -> bool:
-        """Tell whether the table has just such columns."""
-        # What must not be null there is Delta's to see to.
-        return self._exists and (
-            self.stored(columns).simpleString() == self._spark.table(self._name).schema.simpleString()
-        )
-
-    def put_all(self, rows: DataFrame, size: int, shown: Shown) -> bool:
-        """Write the whole table, whatever its *size*; False if another writer was faster: then look again."""
-        writer = self._rename_columns(rows).write.format("delta").mode("overwrite")
-        options = {"overwriteSchema": "true", "userMetadata": self._mark_text(shown)}
-        if not self._exists or (self.shown is not None and self.shown.made < shown.made):
-            # What is written anew, or by a store restored from a copy, shows no later commit than before, and
-            # Delta would pass over it.
-            options |= self._order(shown)
-        return self._try_write(lambda: writer.options(**options).saveAsTable(self._name))
-
-    def put_changes(self, rows: DataFrame, touched: DataFrame, shown: Shown) -> bool:
-        """Write rows in the place of those of all touched entities, by their guids; False as `put_all`."""
-        named = self._rename_columns(rows)
-        news = named.withColumn(_GONE, F.lit(None).cast("string"))
-        removed = touched.select(F.col("guid").alias(_GONE))
-        view = f"cdckit_{uuid.uuid4().hex}"
-        news.unionByName(removed, allowMissingColumns=True).createOrReplaceGlobalTempView(view)
-        columns = [quoted(column) for column in named.columns]
-        statement = (
-            f"MERGE INTO {self._name} AS t USING global_temp.{view} AS s ON t.guid = s.{_GONE} "
-            "WHEN MATCHED THEN DELETE "
-            f"WHEN NOT MATCHED AND s.{_GONE} IS NULL THEN INSERT ({', '.join(columns)}) "
-            f"VALUES ({', '.join(f's.{column}' for column in columns)})"
-        )
-        # In a session of its own: what it is told must not be carried by what other threads write meanwhile.
-        other = self._spark.newSession()
-        other.catalog.setCurrentCatalog(self._spark.catalog.currentCatalog())
-        other.catalog.setCurrentDatabase(self._spark.catalog.currentDatabase())
-        delta = "spark.databricks.delta"
-        other.conf.set(f"{delta}.commitInfo.userMetadata", self._mark_text(shown))
-        for name, value in self._order(shown).items():
-            other.conf.set(f"{delta}.write.{name}", value)
-        try:
-            return self._try_write(lambda: other.sql(statement).collect())
-        finally:
-            self._spark.catalog.dropGlobalTempView(view)
-
-    def forget_before(self, erased: int) -> bool:
-        """Its files and older versions are the catalogue's: `REORG` with PURGE and `VACUUM` delete them."""
-        return True
-
-    def _try_write(self, write: Callable[[], object]) -> bool:
-        try:
-            write()
-        except Exception:
-            if CatalogueTable(self._spark, self._name, self._source).shown == self.shown:
-                raise
-            return False  # Another writer was faster.
-        if not self._has_source:
-            source = f"'{_SOURCE}' = '{quote(self._source)}'"
-            # What is written has landed; the next one who writes tries again.
-            with suppress(PySparkException):
-                self._spark.sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES ({source})")
-        return True
-
-    def _properties(self) -> dict[str, str]:
-        [detail] = self._spark.sql(f"DESCRIBE DETAIL {self._name}").collect()
-        return dict(detail["properties"])
-
-    def _look(self) -> None:
-        try:
-            commits = self._spark.sql(f"DESCRIBE HISTORY {self._name} LIMIT {_MOST}").collect()
-        except PySparkException as error:
-            # Spark's own error is a hundred lines of Java.
-            what = (str(error).splitlines() or [""])[0]
-            raise InvalidArgument("publish", "target", _NEEDED, self._name, remedy=what) from None
-        self._version = max(row["version"] for row in commits)
-        for row in sorted(commits, key=lambda row: -row["version"]):
-            ours = _read_mark(row["userMetadata"]).get(self._source)
-            if ours is not None:
-                self.shown = Shown(**ours)
-                return
-            if row["operation"] not in _UPKEEP:
-                commit_info = [{"commitInfo": row.asDict()}]
-                self._foreign = log.describe_change(self._name, row["version"], commit_info, _ANEW)
-        if self._properties().get(_SOURCE) != quote(self._source):
-            raise InvalidArgument("publish", "target", _NEEDED, self._name)
-        # Our commit is older than what the log keeps: nothing tells what came after it.
-        self._foreign = self._foreign or ForeignChange(
-            self._name, self._version, "a commit", "somebody", _ANEW
-        )
-
-    def _mark_text(self, shown: Shown) -> str:
-        return json.dumps({"cdckit": {self._source: shown._asdict()}})
-
-    def _order(self, shown: Shown) -> dict[str, str]:
-        """By which Delta lets one of two writers pass, and none that shows no later commit than is there."""
-        return {"txnAppId": f"cdckit:{self._source}", "txnVersion": str(shown.made)}
-
-    def _rename_columns(self, rows: DataFrame) -> DataFrame:
-        """The rows under names that Delta takes."""
-        pairs = zip(rows.columns, self.stored(rows.schema), strict=True)
-        columns = (
-            F.col(quoted(true)).cast(field.dataType).alias(field.name, metadata=field.metadata)
-            for true, field in pairs
-        )
-        return rows.select(*columns)
-
-
-def _stored_columns(columns: T.StructType, table: str, before: T.StructType | None) -> T.StructType:
+def stored_columns(columns: T.StructType, table: str, before: T.StructType | None) -> T.StructType:
     """The columns as a table has them, with what stands for an open end, which readers must know."""
     stored = stored_names(storable_columns(columns, table), before)
     for column, field in zip(columns, stored, strict=True):
@@ -449,26 +275,3 @@ def _find_files(
             if first < len(sought) and (high is None or sought[first] <= high):
                 numbers.append(number)
         yield {"files": numbers}
-
-
-def _read_mark(text: str | None) -> dict[str, Any]:
-    try:
-        mark = json.loads(text or "{}")["cdckit"]
-    except (ValueError, KeyError, TypeError):
-        return {}
-    return mark if isinstance(mark, dict) else {}
-
-
-def _require_connector(spark: SparkSession, name: str) -> None:
-    try:
-        spark.read.format("delta").load("/cdckit/is/there/a/connector")
-    except Exception as error:
-        # With a connector, it is the path that is not there.  PySpark has no class for this error.
-        if "DATA_SOURCE_NOT_FOUND" in str(error):
-            remedy = (
-                "Start the session with delta-spark's jars and its catalogue "
-                "(spark.sql.extensions, spark.sql.catalog.spark_catalog), or publish to a "
-                f"location, such as the folder './{name}'."
-            )
-            needed = "a location, since this session has no Delta connector, which tables of a catalogue need"
-            raise InvalidArgument("publish", "target", needed, name, remedy=remedy) from None

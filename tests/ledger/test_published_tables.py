@@ -15,7 +15,8 @@ from pyspark.sql import Row
 
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import published_tables
-from cdckit.ledger.published_tables import CatalogueTable, PublishedTable, Shown
+from cdckit.ledger.catalogue_table import CatalogueTable
+from cdckit.ledger.published_tables import PublishedTable, Shown
 from cdckit.store import ForeignChange
 from support.optimize import begin_optimize
 

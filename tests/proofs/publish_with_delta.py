@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import Ledger
 from cdckit.errors import InvalidArgument
-from cdckit.ledger import published_tables
+from cdckit.ledger import catalogue_table
 from cdckit.outputs import scd_type_1, scd_type_2
 from cdckit.store import ForeignChange
 from support.histories import plain, random_changes, to_dataframe
@@ -65,13 +65,13 @@ def main(folder: Path, jars: str) -> None:
     forget_with_deletion_vectors(spark, ledger, folder / "warehouse" / "others.db" / "dim")
     # Of the history only the last commit is looked at, which is none of ours.
     spark.sql(f"ALTER TABLE {NAME} SET TBLPROPERTIES ('theirs' = '1')")
-    published_tables._MOST, most = 1, published_tables._MOST
+    catalogue_table._MOST, most = 1, catalogue_table._MOST
     try:
         ledger.publish(NAME, scd_type_1)
     except ForeignChange as error:
         print("shortened", error, flush=True)
     ledger.publish(NAME, scd_type_1, anew=True)
-    published_tables._MOST = most
+    catalogue_table._MOST = most
     assert is_right(scd_type_1)
     ledger.rebuild()
     assert ledger.publish(NAME, scd_type_1) == ledger.at_commit().version
