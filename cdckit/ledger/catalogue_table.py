@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.published_tables import ANEW, ELSEWHERE, NEEDED, Shown, stored_columns
 from cdckit.parts.arguments import quoted
-from cdckit.store import log
+from cdckit.store import foreign_changes
 from cdckit.store.errors import ForeignChange
 
 _UPKEEP = {
@@ -70,8 +70,8 @@ class CatalogueTable:
             return
         properties = self._properties()
         self._has_source = properties.get(_SOURCE) == quote(self._source)
-        if demands := list(log.property_demands(properties)):
-            remedy = log.describe_demands(demands, ELSEWHERE)
+        if demands := list(foreign_changes.property_demands(properties)):
+            remedy = foreign_changes.describe_demands(demands, ELSEWHERE)
             raise ForeignChange(self._name, self._version, "a property", "somebody", remedy)
 
     def stored(self, columns: T.StructType) -> T.StructType:
@@ -160,7 +160,7 @@ class CatalogueTable:
                 return
             if row["operation"] not in _UPKEEP:
                 commit_info = [{"commitInfo": row.asDict()}]
-                self._foreign = log.describe_change(self._name, row["version"], commit_info, ANEW)
+                self._foreign = foreign_changes.describe_change(self._name, row["version"], commit_info, ANEW)
         if self._properties().get(_SOURCE) != quote(self._source):
             raise InvalidArgument("publish", "target", NEEDED, self._name)
         # Our commit is older than what the log keeps: nothing tells what came after it.

@@ -20,7 +20,7 @@ from cdckit.merging.arrow_changes import GUID
 from cdckit.model.history import OPEN_END
 from cdckit.parts.arguments import quoted
 from cdckit.parts.workers import worker_reports
-from cdckit.store import log
+from cdckit.store import foreign_changes, log
 from cdckit.store.columns import storable_columns, stored_names
 from cdckit.store.erasure import forget_versions, unneeded_files
 from cdckit.store.errors import ForeignChange
@@ -115,8 +115,8 @@ class PublishedTable:
         for oldest, actions in log.entries_until(self._location, self._folder, self._head.version):
             if log.commit_mark(actions) is not None:
                 break
-            if log.is_foreign_change(self._location, self._folder, oldest, actions):
-                foreign = log.describe_change(self._head.name, oldest, actions, ANEW)
+            if foreign_changes.is_foreign_change(self._location, self._folder, oldest, actions):
+                foreign = foreign_changes.describe_change(self._head.name, oldest, actions, ANEW)
         else:
             # Whoever shortened the log has left nothing that tells what came after ours.
             foreign = foreign or ForeignChange(self._head.name, oldest - 1, "a commit", "somebody", ANEW)
@@ -126,7 +126,7 @@ class PublishedTable:
     def require_writable(self) -> None:
         """Raise `ForeignChange` if others have given the table what we do not keep to."""
         if self._head is not None:
-            log.require_writable(self._head, by_bounds=False, instead=ELSEWHERE)
+            foreign_changes.require_writable(self._head, by_bounds=False, instead=ELSEWHERE)
 
     def stored(self, columns: T.StructType) -> T.StructType:
         """The columns as the table has them, under their names there."""

@@ -27,11 +27,12 @@ from pyspark.sql import types as T
 
 from cdckit.parts.arguments import StreamBatch, flat_columns
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.store import log
+from cdckit.store import foreign_changes, log
 from cdckit.store.errors import BatchIdReused, DamagedTable
 from cdckit.store.files import OUR_FILES, File, Table, Target, Where, read_arrow, read_spark
 from cdckit.store.locations import COMMITS, Location
-from cdckit.store.log import NO_HOOK, CommittedTable, DeltaLog, Plan
+from cdckit.store.log import NO_HOOK, DeltaLog
+from cdckit.store.table_plans import CommittedTable, Plan
 from cdckit.store.writing import write
 
 KIND = "cdckit.kind"
@@ -120,12 +121,12 @@ class Commits:
                 if is_whole and last == self.version and (foreign is None or restored):
                     return
                 break
-            if log.is_foreign_change(self._location, COMMITS, version, actions):
+            if foreign_changes.is_foreign_change(self._location, COMMITS, version, actions):
                 remedy = (
                     "Nothing was written. This table says which files of the others count: put it back to "
                     f"version {version - 1} by that program, as with RESTORE."
                 )
-                foreign = log.describe_change(COMMITS, version, actions, remedy)
+                foreign = foreign_changes.describe_change(COMMITS, version, actions, remedy)
         if foreign is not None:
             raise foreign
         raise log.damaged_log(COMMITS, COMMITS, self.at, ValueError("it does not name every commit"))
@@ -188,7 +189,7 @@ class Commits:
 
     def require_writable(self) -> None:
         """Raise `ForeignChange` where another program asks more of the writers of this table than we do."""
-        log.require_writable(self._log, removes_rows=False)
+        foreign_changes.require_writable(self._log, removes_rows=False)
 
     def files(self) -> set[str]:
         """The names of its files."""

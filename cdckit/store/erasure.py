@@ -31,8 +31,9 @@ from cdckit.store import log
 from cdckit.store.commits import ERASED, VACUUMED, VACUUMED_UNTIL, Commit, Commits, load, next_instant
 from cdckit.store.files import OUR_FILES
 from cdckit.store.locations import COMMITS, Location
-from cdckit.store.log import CommittedTable, DeltaLog, first_answer, live_files, log_entry, marked_version
+from cdckit.store.log import DeltaLog, first_answer, live_files, log_entry
 from cdckit.store.snapshot import Snapshot
+from cdckit.store.table_plans import CommittedTable, marked_version
 
 _LOG = "_delta_log"
 _LAST, _SIDECARS = "_last_checkpoint", "_sidecars"

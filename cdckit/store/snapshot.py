@@ -12,13 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.store import log
+from cdckit.store import foreign_changes, log, table_plans
 from cdckit.store.columns import true_names
 from cdckit.store.commits import Commit, Commits, load
 from cdckit.store.errors import ForeignChange, NoSuchTable
 from cdckit.store.files import File, Table, Where, read_arrow, read_spark
 from cdckit.store.locations import COMMITS, Location
-from cdckit.store.log import CommittedTable, DeltaLog, Plan, State
+from cdckit.store.log import DeltaLog
+from cdckit.store.table_plans import CommittedTable, Plan, State
 
 
 class Snapshot:
@@ -135,7 +136,7 @@ class Snapshot:
             named = self._named_table(name)
             # A log is brought to newer versions: whoever takes it has it alone.
             kept = self._kept.pop(named.folder, None)
-            state = log.load_state(self.location, name, named, lambda: self._plan(name), kept)
+            state = table_plans.load_state(self.location, name, named, lambda: self._plan(name), kept)
             self._require_known(state.next_mark)
             self._states[name] = state
         return self._states[name].table
@@ -160,11 +161,11 @@ class Snapshot:
         if self.table(name).version is None:
             plan = self._plan(name)
             assert plan is not None
-            if not log.carry_out(self.location, plan, self._named_table(name).commit):
-                return log.foreign_change(self.location, plan)
+            if not table_plans.carry_out(self.location, plan, self._named_table(name).commit):
+                return table_plans.foreign_change(self.location, plan)
             del self._states[name]
         table = self.table(name)
-        others = log.upkeep_of_others(self.location, table)
+        others = foreign_changes.upkeep_of_others(self.location, table)
         if others.kept != table.version:
             del self._states[name]
         return others.foreign
@@ -173,10 +174,10 @@ class Snapshot:
         """Raise `ForeignChange` if others have changed a Delta table since this commit, the newest one."""
         table = self.table(name)
         if table.version is not None:
-            foreign = log.upkeep_of_others(self.location, table).foreign
+            foreign = foreign_changes.upkeep_of_others(self.location, table).foreign
         else:
             plan = self._plan(name)
-            foreign = None if plan is None else log.foreign_change(self.location, plan)
+            foreign = None if plan is None else table_plans.foreign_change(self.location, plan)
         if foreign is not None:
             raise foreign
 
@@ -184,7 +185,7 @@ class Snapshot:
         """Raise `ForeignChange` for a Delta table that asks more of its writers than we do."""
         # One that was committed by a writer who died has no log of its own yet.
         if self.location.has_log(self._named_table(name).folder):
-            log.require_writable(self.head(name), self.table(name).partition_by)
+            foreign_changes.require_writable(self.head(name), self.table(name).partition_by)
 
     def require_commits_writable(self) -> None:
         """Raise `ForeignChange` where another program asks more of who writes the table of commits."""

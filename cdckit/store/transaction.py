@@ -42,7 +42,7 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import quoted
 from cdckit.parts.workers import WorkerPlan
-from cdckit.store import log, writing
+from cdckit.store import foreign_changes, log, table_plans, writing
 from cdckit.store.columns import (
     as_columns,
     keeps_types,
@@ -57,8 +57,9 @@ from cdckit.store.commits import VACUUMED_UNTIL, Commit, Commits, load_or_begin,
 from cdckit.store.errors import BatchIdReused, ConflictingCommit, DamagedTable, NoSuchTable
 from cdckit.store.files import OUR_FILES, File, Table, Target, Where, hold_few_rows, read_arrow, read_spark
 from cdckit.store.locations import SCRATCH, Location, folder_name
-from cdckit.store.log import CommittedTable, Plan, first_answer, missing_columns
+from cdckit.store.log import first_answer
 from cdckit.store.snapshot import Snapshot
+from cdckit.store.table_plans import CommittedTable, Plan, missing_columns
 from cdckit.store.writing import Rows, WriteResult
 
 Scope = str | tuple[str, Mapping[str, Collection[Any]]]
@@ -633,7 +634,9 @@ class Transaction:
         plans = {name: change.plan(tables.get(name)) for name, change in self._changes.items()}
         for name, head in heads.items():
             if (plan := plans[name]) is not None and plan.base is not None:
-                log.require_writable(head, plan.after.partition_by, removes_rows=plan.removes_rows)
+                foreign_changes.require_writable(
+                    head, plan.after.partition_by, removes_rows=plan.removes_rows
+                )
         next_one = self._next(newest, tables, plans)
         if not commits.add(replace(next_one, batch=batch, digest=None if batch is None else digest)):
             return None
@@ -710,7 +713,7 @@ class Transaction:
     def _carry_out(self, commit: int, plans: Mapping[str, Plan | None], now: Snapshot) -> None:
         def reach(name: str, plan: Plan) -> None:
             with suppress(Exception):  # The commit has landed: who comes next does what is left.
-                log.carry_out(self._location, plan, commit, now.log_of(name, plan.after.folder))
+                table_plans.carry_out(self._location, plan, commit, now.log_of(name, plan.after.folder))
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             tried = [pool.submit(reach, name, plan) for name, plan in plans.items() if plan is not None]

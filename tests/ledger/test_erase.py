@@ -199,7 +199,7 @@ soak = pytest.mark.soak
 STEPS = [
     pytest.param(erasure, "_append_tombstones", 0, False, marks=soak),
     pytest.param(store_transaction.Commits, "add", 0, False, marks=soak),
-    (store_transaction.log, "carry_out", 1, True),
+    (store_transaction.table_plans, "carry_out", 1, True),
     pytest.param(ledger, "forget_past", 0, True, marks=soak),
     (store_erasure, "forget_versions", 1, True),
     pytest.param(store_erasure.Location, "delete", 3, True, marks=soak),

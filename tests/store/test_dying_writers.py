@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from cdckit.store import Store, commits, log, transaction, writing
+from cdckit.store import Store, commits, log, table_plans, transaction, writing
 from support.dying import Died, dies_at
 from support.store_numbers import add, held, numbers
 
@@ -39,16 +39,16 @@ STEPS = [
     Step(False, False, commits, "_write", 0),  # a file of the table of commits, before there is such a table
     Step(False, False, commits.Commits, "add", 0),  # the table of commits, without this one
     Step(False, False, commits, "_write", 1),
-    Step(False, True, log, "carry_out", 0),  # the commit, no table
+    Step(False, True, table_plans, "carry_out", 0),  # the commit, no table
     Step(False, True, log, "create", 2),  # the table of commits, and one table of two
     Step(True, False, writing._OpenFile, "close", 1),
     Step(True, False, commits.Commits, "newest", 0),
     Step(True, False, commits.Commits, "add", 0),
     Step(True, False, commits, "_write", 0),  # the file of a commit, before that is made
     Step(True, True, log, "keep_short", 0),
-    Step(True, True, log, "carry_out", 0),
-    Step(True, True, log, "_commit", 0),
-    Step(True, True, log, "_commit", 1),  # one table of two
+    Step(True, True, table_plans, "carry_out", 0),
+    Step(True, True, table_plans, "_commit", 0),
+    Step(True, True, table_plans, "_commit", 1),  # one table of two
 ]
 
 
@@ -141,7 +141,13 @@ def test_a_writer_is_overtaken_at_every_step(store: Store, monkeypatch: pytest.M
     """While one writer is between two steps, another one goes through all of them."""
     add(store, "log", 0)
     for number, (where, what) in enumerate(
-        [(commits.Commits, "newest"), (commits.Commits, "add"), (log, "carry_out"), (log, "_commit")], start=1
+        [
+            (commits.Commits, "newest"),
+            (commits.Commits, "add"),
+            (table_plans, "carry_out"),
+            (table_plans, "_commit"),
+        ],
+        start=1,
     ):
         real = getattr(where, what)
         calls: list[int] = []
@@ -176,16 +182,16 @@ def test_a_commit_whose_answer_was_lost_is_found(
     assert store.snapshot().version == 2
 
 
-@pytest.mark.parametrize("what", ["carry_out", "keep_short"])
+@pytest.mark.parametrize(("where", "what"), [(table_plans, "carry_out"), (log, "keep_short")])
 def test_what_fails_after_a_commit_does_not_fail_it(
-    store: Store, monkeypatch: pytest.MonkeyPatch, what: str
+    store: Store, monkeypatch: pytest.MonkeyPatch, where: Any, what: str
 ) -> None:
     add(store, "log", 1)
 
     def full(*given: Any) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(log, what, full)
+    monkeypatch.setattr(where, what, full)
     assert add(store, "log", 2) == 2
     monkeypatch.undo()
     assert held(store, "log") == [1, 2]

@@ -18,7 +18,7 @@ from deltalake.schema import Field, PrimitiveType
 from deltalake.transaction import AddAction
 from pyspark.sql import SparkSession
 
-from cdckit.store import DamagedTable, ForeignChange, Store, Transaction, log
+from cdckit.store import DamagedTable, ForeignChange, Store, Transaction, log, table_plans
 from cdckit.store.log import DeltaLog
 from support.store_numbers import add, held, listing, numbers
 
@@ -299,7 +299,7 @@ def test_a_dead_writers_table_that_asks_more_meanwhile_is_refused_by_name(
     store: Store, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody was faster, and nobody is said to have been; the commit is read all the same."""
-    monkeypatch.setattr(log, "carry_out", lambda *_: True)
+    monkeypatch.setattr(table_plans, "carry_out", lambda *_: True)
     with store.begin() as transaction:
         transaction.replace("log", numbers(5))
         transaction.commit()
@@ -419,13 +419,13 @@ def test_others_come_between_a_commit_and_its_tables(
     store: Store, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The commit has landed and stays; so does what the others did, until somebody decides."""
-    real = log.carry_out
+    real = table_plans.carry_out
 
     def late(*given: object) -> bool:
         append(table)
         return real(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(log, "carry_out", late)
+    monkeypatch.setattr(table_plans, "carry_out", late)
     assert add(store, "log", 4) == 4
     monkeypatch.undo()
     assert (held(store, "log"), everything(table)) == ([1, 2, 3, 4], [1, 2, 3, 9])
@@ -440,7 +440,7 @@ def test_a_dead_writers_table_is_put_together_by_others(
     store: Store, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its commit has not reached the Delta table yet: it replaces two files that are one now."""
-    monkeypatch.setattr(log, "carry_out", lambda *_: True)
+    monkeypatch.setattr(table_plans, "carry_out", lambda *_: True)
     with store.begin() as transaction:
         one, two, _ = transaction.files("log")
         transaction.swap("log", [one, two], numbers(30))

@@ -25,6 +25,7 @@ def test_it_is_what_one_merge_makes_and_what_it_was(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(growth, "BUCKET_BYTES", 12_000)
+    monkeypatch.setattr(growth, "_PART_BYTES", 0)
     monkeypatch.setattr(growth, "plan_bytes", lambda rows: 0)
     place, target = tmp_path / "ledger", tmp_path / "published"
     ledger, seen, parts = opened(spark, place, buckets=None), [], batches(7, 40, most=5)
