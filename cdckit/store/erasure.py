@@ -145,7 +145,7 @@ def _settled_tables(location: Location, commits: Commits, newest: Commit) -> dic
 def _unneeded_files(location: Location, tables: dict[str, CommittedTable]) -> dict[str, datetime]:
     """The files in folders of tables, or that a writer of ours has left anywhere, which no table needs."""
     versions = {table.folder: table.version for table in tables.values()}
-    files = {}
+    files: dict[str, datetime] = {}
     for folder, info in location.listed().items():
         if info.is_file or folder == COMMITS:
             continue

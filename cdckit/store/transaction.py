@@ -55,11 +55,11 @@ from cdckit.store.columns import (
 )
 from cdckit.store.commits import VACUUMED_UNTIL, Commit, Commits, load_or_begin, next_instant
 from cdckit.store.errors import BatchIdReused, ConflictingCommit, DamagedTable, NoSuchTable
-from cdckit.store.files import OUR_FILES, File, Table, Target, Where, hold_few_rows, read_arrow, read_spark
+from cdckit.store.files import File, Table, Target, Where, hold_few_rows, read_arrow, read_spark
 from cdckit.store.locations import SCRATCH, Location, folder_name
 from cdckit.store.log import first_answer
 from cdckit.store.snapshot import Snapshot
-from cdckit.store.table_plans import CommittedTable, Plan, missing_columns
+from cdckit.store.table_plans import Change, CommittedTable, Plan, missing_columns
 from cdckit.store.writing import Rows, WriteResult
 
 Scope = str | tuple[str, Mapping[str, Collection[Any]]]
@@ -98,61 +98,6 @@ class CommitResult:
 
     version: int
     repeated: bool = False
-
-
-@dataclass
-class Change:
-    """
-    What a transaction does to one table.
-
-    Args:
-        before: As it was in the commit from which the transaction began; None if there was none.
-        after: As the transaction sees it; None if it drops the table.
-        rewritten: Whether the change is about the table as a whole: its rows were replaced,
-            its types changed, or it was dropped.
-        same_rows: The paths of files that came or went without a change of rows.
-        over_others: Whether that stands also over what other programs have changed.
-        touched: Whether its Delta table gets a version of its own, also where nothing changes.
-    """
-
-    before: Table | None
-    after: Table | None
-    rewritten: bool = False
-    same_rows: frozenset[str] = frozenset()
-    over_others: bool = False
-    touched: bool = False
-
-    @property
-    def known(self) -> Mapping[str, File]:
-        """The files that were there."""
-        return {} if self.before is None else self.before.files
-
-    @property
-    def removed(self) -> set[str]:
-        """The files that were there and are no longer."""
-        return self.known.keys() - (set() if self.after is None else self.after.files.keys())
-
-    def plan(self, now: Table | None) -> Plan | None:
-        """Plan what it does to the Delta table, which stands as *now*; None if it drops the table."""
-        after = self.after
-        if after is None:
-            return None
-        if now is None or now.folder != after.folder:
-            return Plan(None, after, {}, self.same_rows)
-        # Of a table as a whole nothing stays that others have done to it meanwhile.
-        known = now.files if self.rewritten or self.before is None else self.known
-        added = [file for path, file in after.files.items() if path not in known]
-        gone = known.keys() - after.files.keys()
-        removed = {path: file for path, file in now.files.items() if path in gone}
-        return Plan(now.version, after.with_files(added), removed, self.same_rows)
-
-    def is_older_than(self, horizon: datetime, location: Location) -> bool:
-        """Tell whether files that were written may be gone by a vacuum: by the clock of what keeps them."""
-        if self.after is None:
-            return False
-        ours = filter(OUR_FILES.fullmatch, self.after.files.keys() - self.known.keys())
-        times = (location.info(f"{self.after.folder}/{path}").mtime for path in ours)
-        return any(time is None or time <= horizon for time in times)
 
 
 class Transaction:
