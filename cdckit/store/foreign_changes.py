@@ -99,6 +99,9 @@ def describe_change(
     return ForeignChange(table, version, operation, author or "somebody", remedy)
 
 
+# Demands --------------------------------------------------------------------------------------------------
+
+
 Demand = tuple[str, str]
 """What a Delta table asks of its writers beyond what we do, and how ALTER TABLE takes it away."""
 

@@ -37,9 +37,8 @@ COLUMNS = f"{APPLICATION}.columns"
 NO_HOOK = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """A checkpoint is written after a commit, which does not fail for its sake."""
 
-_TRIES = 30
-
-_CHECKPOINT = 20
+_TRIES, _CHECKPOINT = 30, 20
+"""How often a writer tries, and after how many versions of a Delta table it writes a checkpoint."""
 
 BOUNDS = {"delta.dataSkippingNumIndexedCols": "-1", "delta.dataSkippingStatsColumns": ""}
 """With these all that a log says of files is read; by default nothing beyond 32 columns and their parts."""
@@ -164,16 +163,19 @@ def damaged_log(name: str, folder: str, version: int | None, error: Exception) -
     )
 
 
+# Entries --------------------------------------------------------------------------------------------------
+
+
 def is_ours(actions: Actions) -> bool:
+    """Tell whether a commit to a Delta table was made by this package, for a commit of a store or without."""
     return any(action["txn"]["appId"] in (APPLICATION, COLUMNS) for action in actions if "txn" in action)
 
 
 def commit_mark(actions: Actions, name: str = APPLICATION) -> int | None:
     """The mark of a commit, or what it carries under another name; None if it is not ours."""
     transactions = (action["txn"] for action in actions if "txn" in action)
-    return next(
-        (transaction["version"] for transaction in transactions if transaction["appId"] == name), None
-    )
+    marks = (transaction["version"] for transaction in transactions if transaction["appId"] == name)
+    return next(marks, None)
 
 
 def entries_after(location: Location, folder: str, version: int) -> Iterator[tuple[int, Actions]]:
@@ -222,6 +224,9 @@ def log_entry(name: str) -> tuple[int, str] | None:
     """The version and the kind, such as `json`, of a file of a log by its name; None for any other file."""
     match = _ENTRY.fullmatch(name)
     return None if match is None else (int(match[1]), match[2])
+
+
+# Writing --------------------------------------------------------------------------------------------------
 
 
 def create(location: Location, table: Table, adds: Sequence[AddAction], carried: CommitProperties) -> bool:

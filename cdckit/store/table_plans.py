@@ -152,6 +152,9 @@ class Change:
         return any(time is None or time <= horizon for time in times)
 
 
+# States ---------------------------------------------------------------------------------------------------
+
+
 class State(NamedTuple):
     """A table in the state that a commit names."""
 
@@ -262,6 +265,9 @@ def marked_version(location: Location, named: CommittedTable) -> int | None:
     # Others may have come between the version at which it was to be and the one at which it is.
     entries = log.entries_after(location, named.folder, named.version - 1)
     return next((version for version, actions in entries if log.commit_mark(actions) == named.commit), None)
+
+
+# Carrying out ---------------------------------------------------------------------------------------------
 
 
 def carry_out(location: Location, plan: Plan, commit: int, head: DeltaLog | None = None) -> bool:
