@@ -64,12 +64,10 @@ class Ledger:
     """
     Log and history of one kind of entity, kept up as changes come.
 
-    Its store has the tables `changes` (every change that was news), `history` (what `merge` makes of all of
-    them, at any time), `unborn` (the entities with changes and no version); where full lists came, `lists`;
-    where rows could not be used, `rejects`;
-    and where changes say of moves, `words` (what rows took along when their keys changed).  They are Delta
-    tables, all but `lists` in buckets by a hash of the guid; open versions lie
-    apart from closed ones.  Opening a ledger, and every question to it, writes and deletes nothing.
+    Its store has the Delta tables `changes` (every change that was news), `history` (what `merge` makes of
+    all of them, at any time), `unborn` (the entities with changes and no version); where full lists came,
+    `lists`; where rows could not be used, `rejects`; and where changes say of moves, `words` (what rows took
+    along when their keys changed).  Opening a ledger, and every question to it, writes and deletes nothing.
 
     Args:
         spark: The session that reads, and whose workers write.
@@ -239,9 +237,10 @@ class Ledger:
         and record number, of one entity) is no news where it stands behind one that had arrived before it,
         in the log or in the same batch.  Of two tables of one source (`changes_from`) that speak of one
         instant, the one that is applied later counts: their `arrival.partition` says in which call they came.
-        Where nothing says which of two rows counts, as within a table of Spark's, a warning names them.  Of a
-        batch that fails nothing is seen, and
-        its id stays unused.  Where another writer was faster, the work is done again on what it left.
+        Where nothing says which of two rows counts, as within a table of Spark's, a warning names them.
+
+        Of a batch that fails nothing is seen, and its id stays unused.  Where another writer was faster, the
+        work is done again on what it left.
 
         Args:
             changes: One row per change, as for `merge`.  Rejects among them are counted, told in a warning
