@@ -76,7 +76,7 @@ def _made_for(tables: Transaction, kind: Kind, log: Target) -> tuple[object, ...
 
 
 def write_batch(
-    tables: Transaction, kind: Kind, log: Target, rows: DataFrame, call: int | None = None
+    tables: Transaction, kind: Kind, log: Target, rows: DataFrame, call: int | None
 ) -> LoggedBatch:
     """
     Let workers write rows of `to_log_rows`, a file for each bucket; one job, of many a shuffle.

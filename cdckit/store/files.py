@@ -17,7 +17,6 @@ from decimal import Decimal
 from functools import cached_property, partial, reduce
 from itertools import groupby
 from operator import and_, attrgetter, itemgetter, or_
-from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote
 
@@ -245,7 +244,7 @@ class Target:
 # What a log says -------------------------------------------------------------------------------------------
 
 
-def parse_files(actions: pa.Table, read_before: Mapping[str, File] = MappingProxyType({})) -> dict[str, File]:
+def parse_files(actions: pa.Table, read_before: Mapping[str, File]) -> dict[str, File]:
     """The files of a Delta table by path, of its "add actions"; those *read_before* as they are."""
     paths = actions.column("path").to_pylist()
     files = {path: read_before[path] for path in paths if path in read_before}

@@ -143,7 +143,7 @@ def require_writable(
     raise describe_change(delta_log.name, version, actions, remedy)
 
 
-def describe_demands(demands: Sequence[Demand], instead: str = "") -> str:
+def describe_demands(demands: Sequence[Demand], instead: str) -> str:
     """Say what a table asks, and the way on, as the remedy of a `ForeignChange`."""
     what = ", ".join(what for what, _ in demands)
     ways = "; ".join(f"ALTER TABLE ... {way}" for _, way in demands)

@@ -170,7 +170,7 @@ def load_state(
     name: str,
     named: CommittedTable,
     plan: Callable[[], Plan | None],
-    kept: DeltaLog | None = None,
+    kept: DeltaLog | None,
 ) -> State:
     """
     The state of a table that a commit names.
