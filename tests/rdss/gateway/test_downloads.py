@@ -247,13 +247,21 @@ def test_an_answer_without_a_length_is_whole_if_the_message_says_so(
         fetch(server.url("/y"))
 
 
+def test_a_size_is_a_whole_number_however_json_has_it(fetch: Callable[..., Any], server: FileServer) -> None:
+    server.answers["/w"] = [whole(CONTENT)]
+    assert fetch(server.url("/w"), size=10240.0).size == 10240
+    for size in (10240.5, float("nan"), True, "10240", -1):
+        with pytest.raises(InvalidArgument, match="size to be a whole number of bytes"):
+            fetch(server.url("/w"), size=size)
+
+
 @pytest.mark.parametrize("size", [10239, 10241])
 def test_a_file_of_another_size_than_the_message_says_is_not_kept(
     fetch: Callable[..., Any], server: FileServer, tmp_path: Path, size: int
 ) -> None:
     server.answers["/z"] = [whole(CONTENT)]
     with pytest.raises(WrongChecksum, match=f"APPERRMET004.*The size is 10240; the message says {size}"):
-        fetch(server.url("/z"), size=float(size))
+        fetch(server.url("/z"), size=size)
     assert left(tmp_path) == set()
 
 
