@@ -199,13 +199,10 @@ def _with_hidden_columns(
     rows: pa.RecordBatch, task: Task, merged: MergeResult, entity: pa.Array, *, is_open: bool
 ) -> pa.RecordBatch:
     """The versions with the columns that users do not see; *entity* is the place of each in *merged*."""
-    columns = {
-        OPEN: pa.array(np.full(rows.num_rows, is_open)),
-        LATEST: merged.latest.take(entity),
-        PLACE: merged.place.take(entity),
-        BUCKET: pa.array(np.full(rows.num_rows, task.bucket, np.int32)),
-    }
-    return with_columns(rows, columns)
+    open_column = pa.array(np.full(rows.num_rows, is_open))
+    bucket_column = pa.array(np.full(rows.num_rows, task.bucket, np.int32))
+    latest, place = merged.latest.take(entity), merged.place.take(entity)
+    return with_columns(rows, {OPEN: open_column, LATEST: latest, PLACE: place, BUCKET: bucket_column})
 
 
 def _holds_any(target: Target, path: str, guids: pa.Array) -> bool:

@@ -323,13 +323,10 @@ def _note_erasure(
     tables: Transaction, kind: Kind, request: Request, entities: DataFrame, done: ForgottenEntities
 ) -> Receipt:
     """Tombstones and a receipt in each ledger, and that there is more to do (`unfinished`)."""
-    receipt = request.receipt(
-        kind,
-        entities=done.found,
-        parts=done.parts,
-        untouched=_untouched(tables, done.tables or sorted({part.table for part in done.parts})),
-        not_erased=(*NOT_ERASED, *done.not_erased),
-    )
+    untouched = _untouched(tables, done.tables or sorted({part.table for part in done.parts}))
+    left = (*NOT_ERASED, *done.not_erased)
+    counts = {"entities": done.found, "parts": done.parts, "untouched": untouched, "not_erased": left}
+    receipt = request.receipt(kind, **counts)
     ledgers = [(kind, entities), *done.elsewhere]
     for ledger, theirs in ledgers:
         _append_tombstones(tables, ledger, receipt, theirs)

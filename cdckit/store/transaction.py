@@ -32,7 +32,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from threading import RLock
-from types import TracebackType
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -134,9 +133,7 @@ class Transaction:
     def __enter__(self) -> Transaction:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # Reading ---------------------------------------------------------------------------------------------
