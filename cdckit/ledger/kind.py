@@ -103,10 +103,10 @@ class Kind:
 
         Also where it says so already: who has cut it into other buckets meanwhile is in conflict.
         """
-        about = {"format": FORMAT, "entity": self.entity, "keys": self.keys, "by_guid": self.by_guid}
-        buckets = {"buckets": self.buckets, "grows": self.grows}
+        about = {"format": FORMAT, "entity": self.entity, "keys": self.keys, "buckets": self.buckets}
         fields = {"untyped": self.untyped, "empty": self.empty.jsonValue(), "texts": self.texts}
-        write_note(transaction, self._key, {**about, **buckets, **fields})
+        properties = {**about, "grows": self.grows, "by_guid": self.by_guid, **fields}
+        write_note(transaction, self._key, properties)
 
     def forget(self, transaction: Transaction) -> None:
         """Let the store know nothing of the ledger, whose tables are dropped: it is begun anew."""
