@@ -45,7 +45,8 @@ def decode(records: DataFrame, sources: Iterable[Source], *, skip_sources: Itera
           `event_timestamp`, to the microsecond;
         - `schema_id`, `value_encoding` as they came; `payload`: the Avro datum of the value, in whichever
           form it came, null for a delete without one (`rows` makes typed columns of it).  A plain value
-          that is not of its field's type, such as the text "false", is in error, as is one with a name twice;
+          that is not of its field's type, such as the text "false", is in error, as is one, or an event, in
+          which a name comes twice;
         - `is_replicated`;
         - `error_code`, `error_description`: null where all is well.  It never fails on data: where an error
           stands, the columns hold what could be read.

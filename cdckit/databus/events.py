@@ -16,7 +16,8 @@ from cdckit.databus.sources import Source
 from cdckit.model.faults import Fault
 from cdckit.parts import avro
 from cdckit.parts.instants import INSTANT
-from cdckit.parts.json_objects import ObjectReader, json_text, json_value
+from cdckit.parts.json_objects import STRICT_JSON, ObjectReader, json_text, json_value
+from cdckit.parts.json_text import RepeatedName
 
 UPSERT, DELETE = "UPSERT", "DELETE"
 ERASED = "ERASED"
@@ -165,6 +166,9 @@ def read_events(values: pa.Array, sources: Mapping[int, Source]) -> list[ReadEve
     by_schema: dict[str, list[ReadEvent]] = {}
     for value, fields in zip(values.to_pylist(), _READER.read(values), strict=True):
         event = _no_event(value) if fields is None else _event(fields, sources)
+        if fields is not None and (repeated := _repeated_name(value, fields)):
+            event = ReadEvent()
+            event.refuse(DatabusFault.NOT_AN_EVENT, f"In it {repeated}.")
         events.append(event)
         if event.payload is not None and event.source_id is not None and event.schema_id is not None:
             schema = sources[event.source_id].texts[event.schema_id]
@@ -175,6 +179,20 @@ def read_events(values: pa.Array, sources: Mapping[int, Source]) -> list[ReadEve
 
 
 _READER = ObjectReader(Fields)
+
+
+def _repeated_name(value: bytes, fields: Fields) -> RepeatedName | None:
+    """Find a name that comes twice in an event: of its values all but the last would be dropped."""
+    # As many colons as fields that were read, but for those behind a quote within a text: each came once.
+    values = msgspec.structs.astuple(fields)
+    if value.count(b":") - value.count(b'\\":') > len(values) - values.count(None):
+        try:
+            STRICT_JSON.decode(value.decode())
+        except RepeatedName as error:
+            return error
+        except (ValueError, RecursionError):
+            pass  # such as a number of thousands of digits, which the other reader takes
+    return None
 
 
 def _no_event(value: bytes | None) -> ReadEvent:

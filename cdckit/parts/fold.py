@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cdckit.parts.arrays import Bools, first_of_entity
 
@@ -88,6 +87,9 @@ class FoldPlan:
         begin: Begins a scope with what is known of it; None where nothing is.
         states: What is known of a scope, before its first row and after its last.
         order: The columns in whose order the rows of a scope count; nulls come first.
+        logs: The columns that tell logs apart, if the rows were appended to several: in each of them they are
+            in this order, and between them the latest *time* so far in its log decides.
+        time: The columns of that time.
         skip: The column that says of which rows nothing is made; None if there are no such.
     """
 
@@ -97,6 +99,8 @@ class FoldPlan:
     begin: Callable[[Result | None], Fold]
     states: pa.Schema = field(default_factory=lambda: pa.schema([]))
     order: tuple[str, ...] = ()
+    logs: tuple[str, ...] = ()
+    time: tuple[str, ...] = ("timestamp",)
     skip: str | None = None
 
     @property
@@ -109,59 +113,6 @@ class FoldPlan:
         """The columns that are looked at."""
         skipped = [] if self.skip is None else [self.skip]
         return tuple(dict.fromkeys([*self.scope, *self.reads, *self.states.names, *skipped, IS_STATE]))
-
-
-def fold_table(
-    rows: pa.Table, plan: FoldPlan, *, order: Sequence[str] | None = None, states: pa.Table | None = None
-) -> pa.Table:
-    """
-    Fold the rows of a table in the memory of this program, as workers would.
-
-    Args:
-        rows: The rows, with the columns that *plan* names, in any order.
-        plan: How they are folded.
-        order: The columns in whose order the rows of a scope count, if not those of the plan.
-        states: One row for each scope of which something is known: the columns of the scope and the state.
-
-    Returns:
-        The rows, sorted, with `plan.columns` behind their own; the state is null but in the last row of a
-        scope.
-
-    >>> class Sum(Fold):
-    ...     def __init__(self, state):
-    ...         [self.sum] = state or (0,)
-    ...     def take(self, number):
-    ...         self.sum += number
-    ...         return (self.sum,)
-    ...     def state(self):
-    ...         return (self.sum,)
-    >>> so_far, sums = pa.schema([("so_far", pa.int64())]), pa.schema([("sum", pa.int64())])
-    >>> plan = FoldPlan(("who",), ("number",), so_far, Sum, sums)
-    >>> rows = pa.table({"who": ["ann", "ben", "ann"], "number": [1, 2, 3], "at": [1, 1, 2]})
-    >>> known = pa.table({"who": ["ann"], "sum": [10]})
-    >>> folded = fold_table(rows, plan, order=["at"], states=known)
-    >>> folded.select(["who", "so_far", "sum"]).to_pydict()
-    {'who': ['ann', 'ann', 'ben'], 'so_far': [11, 14, 2], 'sum': [None, 14, 2]}
-    """
-    kept = rows.schema.names
-    rows = rows.append_column(IS_STATE, pa.array(np.zeros(rows.num_rows, bool)))
-    before = pa.schema([*map(rows.schema.field, plan.scope), *plan.states]).empty_table()
-    before = before if states is None else states.select(before.schema.names)
-    before = before.append_column(IS_STATE, pa.array(np.ones(before.num_rows, bool)))
-    if plan.skip is not None:
-        before = before.append_column(plan.skip, pa.array(np.zeros(before.num_rows, bool)))
-    together = pa.concat_tables([rows, before], promote_options="default")
-    # Nulls first, as Spark sorts: what is there is greater.
-    first = [IS_STATE] if plan.skip is None else [plan.skip, IS_STATE]
-    names = [*plan.scope, *first, *(plan.order if order is None else order)]
-    keys = {name: together.column(name) for name in names}
-    keys |= {f"{name} is there": together.column(name).is_valid() for name in names}
-    ways = {name: "descending" if name in first else "ascending" for name in names}
-    ranks = [pair for name, way in ways.items() for pair in ((f"{name} is there", "ascending"), (name, way))]
-    together = together.take(pc.sort_indices(pa.table(keys), ranks)).combine_chunks()
-    results = pa.Table.from_batches(fold_batches(together.select(plan.sent).to_batches(), plan), plan.columns)
-    whole = pa.table([*together.select(kept).columns, *results.columns], [*kept, *plan.columns.names])
-    return whole.filter(pc.invert(together.column(IS_STATE)))
 
 
 def fold_batches(batches: Iterable[pa.RecordBatch], plan: FoldPlan) -> Iterator[pa.RecordBatch]:

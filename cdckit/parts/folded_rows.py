@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -26,7 +26,7 @@ from cdckit.parts.fold import (
 from cdckit.parts.workers import map_columns, require_package, without_garbage_collection
 
 # Names that no column of a caller has.
-_SCOPE, _MADE = "number of the scope", "made of the row"
+_SCOPE, _LATEST, _MADE = "number of the scope", "latest time of the log", "made of the row"
 
 
 def with_rule(
@@ -77,14 +77,15 @@ def fold_rows(
         rows: The rows, with the columns that *plan* names, a batch.
         plan: How they are folded.
         keeps: The columns of the rows that the result has.
-        order: The columns in whose order the rows of a scope count, if not those of the plan.
+        order: The columns in whose order the rows of a scope count, if not as the plan has it.
         states: One row for each scope of which something is known: the columns of the scope and the state;
             None where nothing is known.
 
     Returns:
-        The columns that are kept, and behind them `plan.columns`: as `cdckit.parts.fold.fold_table`.
+        The columns that are kept, and behind them `plan.columns`.
 
-    Cost: one shuffle by scope, a sort, and a pass of the columns that are looked at through Python.
+    Cost: one shuffle by scope, a sort, of rows of logs two, and a pass of the columns that are looked at
+    through Python.
     """
     require_package(rows.sparkSession)
     state_columns = spark_columns(plan.states)
@@ -107,7 +108,13 @@ def fold_rows(
     scope = [quoted(name) for name in plan.scope]
     # To tell two rows apart by a number takes no look at their texts, whose beginnings are mostly the same.
     together = filled.repartition(*scope).withColumn(_SCOPE, F.hash(*scope))
-    ranks = [*(F.col(quoted(name)).desc() for name in first), *quoted_columns(in_order)]
+    ranks = quoted_columns(in_order)
+    if plan.logs and order is None:
+        log = Window.partitionBy(*scope, *map(quoted, [*first, *plan.logs])).orderBy(*ranks)
+        so_far = log.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+        latest = F.max(F.struct(*map(quoted, plan.time))).over(so_far)
+        together, ranks = together.withColumn(_LATEST, latest), [F.col(quoted(_LATEST)), *ranks]
+    ranks = [*(F.col(quoted(name)).desc() for name in first), *ranks]
     ordered = together.sortWithinPartitions(_SCOPE, *scope, *ranks)
     made = ordered.withColumn(
         _MADE, map_columns(sent, partial(_by_fold, plan=plan), spark_columns(plan.columns))

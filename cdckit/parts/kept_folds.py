@@ -6,6 +6,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, ClassVar, NamedTuple
 
 import msgspec
@@ -139,6 +140,15 @@ class PlannedFold(KeptFold):
     @classmethod
     def order(cls, row: Any) -> Any:
         return row_rank(row.columns, cls.plan.order)
+
+    @classmethod
+    def sort(cls, rows: Iterable[Any]) -> list[Any]:
+        latest, timed_rows = dict[Any, Any](), []
+        for row in super().sort(rows):
+            log, time = (row_rank(row.columns, names) for names in (cls.plan.logs, cls.plan.time))
+            latest[log] = max(latest.get(log, time), time)
+            timed_rows.append((latest[log], row))
+        return [row for _, row in sorted(timed_rows, key=itemgetter(0))]
 
     def take(self, row: Any) -> Iterable[Any]:
         if self.forgets is not None and isinstance(row, self.forgets):

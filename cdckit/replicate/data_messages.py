@@ -66,7 +66,7 @@ def read_messages(batches: Iterable[pa.RecordBatch], reading: Reading) -> Iterat
         newest = _newest_versions(instants, table)
         for index in np.unique(newest[in_json]).tolist():
             chosen = pa.array(in_json & (newest == index))
-            messages = read_json(opened.message.filter(chosen), table, index, reading.keys)
+            messages = read_json(opened.message.filter(chosen), table, index)
             yield make_rows(messages, records.filter(chosen), table, index, reading.keys)
         if reading.unreadable and opened.findings:
             yield _unreadable_rows(records, opened, table)
@@ -163,6 +163,7 @@ def avro_messages(decoded: avro.DecodedDatums, table: Table, index: int) -> Mess
         widen_row(data, table, version),
         widen_row(before, table, version),
         {field.name: always if field.name in version.positions else never for field in table.fields},
+        [None] * count,
         findings,
     )
 

@@ -108,8 +108,8 @@ class ReplicateFault(Fault):
     VALUE_INVALID = "VALUE_INVALID", "A value does not convert to the type of its column."
     OLD_KEY_MISSING = (
         "OLD_KEY_MISSING",
-        "The update marks a column of the key as changed and has no beforeData, which says the key before: "
-        "the row under that one would stay for ever.",
+        "The update marks a column of the key as changed, and its beforeData does not say what that was: "
+        "the row under the key before would stay for ever.",
     )
     METADATA_MISSING = (
         "METADATA_MISSING",

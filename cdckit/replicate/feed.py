@@ -16,7 +16,14 @@ from cdckit.ledger.kind import Kind
 from cdckit.model.records import ERROR_CODE, usable_changes
 from cdckit.parts.workers import describe_jobs, local_frame
 from cdckit.replicate.decoding import WAIT
-from cdckit.replicate.intake import RECEIVED_SCHEMA, FeedTable, Intake, feed_tables, read_zone
+from cdckit.replicate.intake import (
+    RECEIVED_SCHEMA,
+    FeedTable,
+    Intake,
+    feed_tables,
+    read_zone,
+    require_topics,
+)
 from cdckit.replicate.row_changes import TableName, TableSettings, changes, find_without_key
 from cdckit.shell.shell import WorkResult
 from cdckit.shell.table_feed import RECORDS, TableFeed
@@ -46,9 +53,10 @@ class Feed(TableFeed):
 
     What waits are the data that no table reads: they came before their metadata, or on a topic that the
     settings of no table name; or their schema id is that of several tables, which stay as they are until the
-    settings name the topics of each.  They wait for ten seconds from the time of their records on, or as long
-    as `expire` is told; `waiting` shows them with `form` and `schema_id`, each record once, however often it
-    came.  Given up, they are rejects (METADATA_MISSING), also if they come again.
+    settings name the topics of each: until then nobody can be erased from these.  They wait for ten seconds
+    from the time of their records on, or as long as `expire` is told; `waiting` shows them with `form` and
+    `schema_id`, each record once, however often it came.  Given up, they are rejects (METADATA_MISSING), also
+    if they come again.
 
     Rejects are also the rows that do not say their key; those of a table that has none are in no ledger
     (`without_key`).  The result's `notes` and a warning count both.
@@ -139,8 +147,9 @@ class Feed(TableFeed):
         return {str(table): table.kind for table in with_key}
 
     def _changes_of(self, tables: Transaction, name: str) -> DataFrame:
-        named = {str(table): table for table in feed_tables(tables, self._tables).values()}
-        return usable_changes(changes(named[name].rows(tables.read(RECORDS)), keys=named[name].keys))
+        table = {str(table): table for table in feed_tables(tables, self._tables).values()}[name]
+        require_topics([table])
+        return usable_changes(changes(table.rows(tables.read(RECORDS)), keys=table.keys))
 
     def _shown(self) -> Sequence[str]:
         return "form", "schema_id"

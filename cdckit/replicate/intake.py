@@ -143,6 +143,14 @@ def feed_tables(tables: Tables, settings: Mapping[TableName, TableSettings]) -> 
     }
 
 
+def require_topics(tables: Iterable[FeedTable]) -> None:
+    """Raise for tables whose records cannot be read again: what came cannot be told from another's now."""
+    lacking = ", ".join(sorted(str(table) for table in tables if table.is_ambiguous))
+    if lacking:
+        needed = f"settings that name the topics of {lacking}: another table has its schema id"
+        raise InvalidArgument(None, "tables", needed, None)
+
+
 class Address(NamedTuple):
     """What says of which table a data message is: columns of its received record."""
 
@@ -216,19 +224,12 @@ class Intake(TableIntake):
         waited = self._read(WAITING)
         if names is None and waited is not None:
             self._transaction.replace(WAITING, waited.withColumn(GIVEN_UP, F.lit(None).cast("timestamp_ltz")))
-        chosen = set(tables if names is None else names)
-        for name in chosen - set(tables):
+        named = {*(names or ()), *self._with_other_settings(tables)}
+        for name in named - tables.keys():
             raise InvalidArgument("rebuild", "table", "one that the metadata knows", str(name))
-        chosen |= self._with_other_settings(tables)
-        # What came while one table had its schema id cannot be told from the other's now.
+        require_topics(tables[name] for name in named)
         ambiguous = {name for name, table in tables.items() if table.is_ambiguous}
-        lacking = ", ".join(
-            sorted(map(str, ambiguous & ({*(names or ())} | self._with_other_settings(tables))))
-        )
-        if lacking:
-            needed = f"settings that name the topics of {lacking}: another table has its schema id"
-            raise InvalidArgument("rebuild", "tables", needed, None)
-        chosen -= ambiguous
+        chosen = (tables.keys() if names is None else named) - ambiguous
         kept = {id_ for name in ambiguous if self._is_begun(tables[name]) for id_ in tables[name].schema_ids}
         # By other settings than before a table may read what waited for it, and no longer what it read.
         ready = self._take_ready(tables)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
 from functools import partial
 from typing import Any
@@ -29,26 +29,16 @@ Note = Callable[[ReplicateFault, str], None]
 """Takes a fault of the message that is read, and what was found there."""
 
 
-def read_json(contents: pa.Array, table: Table, index: int, keys: Collection[str] = ()) -> Messages:
-    """
-    Read what data messages of a table say whose *contents* are JSON objects, by its version *index*.
-
-    *keys* are the key columns by which its changes are made, where these are not the metadata's.
-    """
-    version = table.versions[index]
-    reader = _Reader(table, version)
+def read_json(contents: pa.Array, table: Table, index: int) -> Messages:
+    """Read what data messages of a table say whose *contents* are JSON objects, by its version *index*."""
+    reader = _Reader(table, table.versions[index])
     findings: Findings = {}
     headers, rows, befores = [], [], []
     for row_number, content in enumerate(contents.to_pylist()):
         message, note_fault = STRICT_JSON.decode(content.decode()), partial(note, findings, row_number)
         headers.append(_headers(message.get("headers"), note_fault))
-        row, before = (reader.row(message.get(name), note_fault) for name in ("data", "beforeData"))
-        if row is not None and before is not None:
-            # A key that it leaves out is the one that the row has: what changes the key says both.
-            same = {key: row[key] for key in (*table.keys, *version.keys, *keys) if key in row}
-            before = {**same, **before}
-        rows.append(row)
-        befores.append(before)
+        rows.append(reader.row(message.get("data"), note_fault))
+        befores.append(reader.row(message.get("beforeData"), note_fault))
     named = [before if row is None else row for row, before in zip(rows, befores, strict=True)]
     return Messages(
         {
@@ -58,6 +48,7 @@ def read_json(contents: pa.Array, table: Table, index: int, keys: Collection[str
         pa.array(rows, table.fields),
         pa.array(befores, table.fields),
         {field.name: np.array([field.name in (row or ()) for row in named], bool) for field in table.fields},
+        [before or () for before in befores],
         findings,
     )
 

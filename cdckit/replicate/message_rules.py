@@ -7,9 +7,12 @@ What the parts of data messages mean, in Avro and in JSON form: rows, which colu
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from functools import reduce
+from itertools import chain
+from operator import and_, or_
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -60,6 +63,8 @@ class Messages(NamedTuple):
     before: pa.StructArray
     named: Mapping[str, Bools]
     """By column, whether the message has it, whatever its mask says."""
+    named_before: Sequence[Collection[str] | None]
+    """By row the columns that the row before names; None for all of the version."""
     findings: Findings
 
 
@@ -92,18 +97,27 @@ def make_rows(
     column_mask, change_mask = (
         read_masks(headers[name], version.ordinals.values()) for name in ("columnMask", "changeMask")
     )
-    sent = _sent_flags(messages, version, column_mask.bits)
+    sent, never = _sent_flags(messages, version, column_mask.bits), np.zeros(count, dtype=bool)
+    marked = {field.name: never for field in table.fields}
+    marked |= {name: change_mask.bits[:, ordinal - 1] for name, ordinal in version.ordinals.items()}
+    key_sets = [key for key in (version.keys, table.keys, keys) if key]
+    before = _fill_keys(messages, version, {*chain(*key_sets)} & version.positions.keys(), marked)
     findings = _find_faults(messages, data, times, column_mask.is_stray | change_mask.is_stray)
     codes, descriptions = error_columns(findings, count)
     # What is in error has no other time than its own.
     has_time = pc.or_(codes.is_null(), pc.fill_null(pc.equal(times.taken_from, CHANGE), False))
-    lacks_key = np.zeros(count, dtype=bool)
-    has_old_key = bools(messages.before.is_valid()) | ~bools(pc.equal(headers["operation"], UPDATE))
-    for key in (*version.keys, *keys):
-        if key in version.positions:
-            lacks_key |= ~sent[key]
-        if key in version.ordinals:
-            lacks_key |= change_mask.bits[:, version.ordinals[key] - 1] & ~has_old_key
+    is_update, has_before = bools(pc.equal(headers["operation"], UPDATE)), bools(before.is_valid())
+    is_reject = bools(codes.is_valid())
+
+    def key_part(name: str) -> KeyPart:
+        if name not in version.positions:
+            return KeyPart(~never, never, never, never, never)
+        was_null, is_null = (bools(pc.struct_field(row, name).is_null()) for row in (before, data))
+        return KeyPart(never, sent[name], marked[name], was_null, is_null)
+
+    for key in key_sets:
+        parts = list(map(key_part, key))
+        is_reject = is_reject | lacks_key(parts) | is_update & lacks_old_key(parts, has_before)
     columns = {
         "version": pa.array(np.full(count, index, dtype=np.int32)),
         "operation": headers["operation"],
@@ -115,13 +129,13 @@ def make_rows(
         "transaction_event_counter": headers["transactionEventCounter"],
         "transaction_last_event": headers["transactionLastEvent"],
         "data": data,
-        "before": messages.before,
+        "before": before,
         "sent": _flag_struct(sent),
-        "changed": _changed_flags(table, version, change_mask.bits, headers["changeMask"].is_valid()),
+        "changed": _flag_struct(marked, mask=headers["changeMask"].is_null()),
         "error_code": codes,
         "error_description": descriptions,
     }
-    return with_record(records, columns, keeps_bytes=pa.array(bools(codes.is_valid()) | lacks_key))
+    return with_record(records, columns, keeps_bytes=pa.array(is_reject))
 
 
 def _row(messages: Messages) -> pa.Array:
@@ -167,21 +181,58 @@ def _sent_flags(messages: Messages, version: TableVersion, bits: Bools) -> Mappi
     }
 
 
-def _changed_flags(table: Table, version: TableVersion, bits: Bools, is_masked: pa.Array) -> pa.Array:
-    if not is_masked.true_count:
-        return pa.nulls(len(is_masked), row_types(table)["changed"])
-    none = np.zeros(len(is_masked), dtype=bool)
-    ordinals = version.ordinals
-    changed = {
-        field.name: bits[:, ordinals[field.name] - 1] if field.name in ordinals else none
-        for field in table.fields
-    }
-    return _flag_struct(changed, mask=pc.invert(is_masked))
-
-
 def _flag_struct(flags: Mapping[str, Bools], mask: pa.Array | None = None) -> pa.Array:
     columns = [pa.array(flag) for flag in flags.values()]
     return pa.StructArray.from_arrays(columns, names=list(flags), mask=mask)
+
+
+# Keys -----------------------------------------------------------------------------------------------------
+
+
+class KeyPart(NamedTuple):
+    """What rows say of one column of a key, in flags: arrays of NumPy, or columns of Spark."""
+
+    is_absent: Any
+    """Their version of the table does not have it."""
+    is_sent: Any
+    is_marked: Any
+    """The mask says that it changed."""
+    was_null: Any
+    """In the row before, also where there is none."""
+    is_null: Any
+
+
+def lacks_key(parts: Sequence[KeyPart]) -> Any:
+    """Tell whether rows left out a column of a key that their version has, or that has none of them."""
+    left_out = reduce(or_, (~part.is_absent & ~part.is_sent for part in parts))
+    return left_out | reduce(and_, (part.is_absent for part in parts))
+
+
+def lacks_old_key(parts: Sequence[KeyPart], has_before: Any) -> Any:
+    """Tell whether updates changed a column of a key, and do not say what it was."""
+    return reduce(or_, (part.is_marked & part.was_null & ~(has_before & part.is_null) for part in parts))
+
+
+def _fill_keys(
+    messages: Messages, version: TableVersion, names: Iterable[str], marked: Mapping[str, Bools]
+) -> pa.Array:
+    """
+    The rows before, with the columns of keys, of these *names*, that they lack and that did not change.
+
+    What changes a key says it: by its mask, or without one by naming it in the row before.
+    """
+    before, has_before = messages.before, bools(messages.before.is_valid())
+    if not has_before.any():
+        return before
+    columns = dict(zip(before.type.names, before.flatten(), strict=True))
+    is_masked = bools(messages.headers["changeMask"].is_valid())
+    for name in names:
+        is_named = [names is None or name in names for names in messages.named_before]
+        changed = np.where(is_masked & (name in version.ordinals), marked[name], is_named)
+        is_lacking = pa.array(has_before & bools(columns[name].is_null()) & ~changed)
+        columns[name] = pc.if_else(is_lacking, pc.struct_field(messages.data, name), columns[name])
+    mask = pa.array(~has_before)
+    return pa.StructArray.from_arrays(list(columns.values()), fields=list(before.type), mask=mask)
 
 
 # Times ----------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from cdckit.parts.calls import NAMES, takes
 from cdckit.parts.public_calls import called
 from cdckit.replicate.decoding import BATCH, decode, metadata, schema_zone
 from cdckit.replicate.envelopes import ReplicateFault
-from cdckit.replicate.message_rules import CHANGE, LOAD
+from cdckit.replicate.message_rules import CHANGE, LOAD, UPDATE, KeyPart, lacks_key, lacks_old_key
 from cdckit.replicate.metadata_messages import LINEAGE
 from cdckit.replicate.schema_ids import Statement
 from cdckit.replicate.table_rows import LOAD_TIME, collect_zone, rows_of_table
@@ -57,9 +57,9 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
 
     Returns:
         One row per change (`cdckit.model.CHANGE_SCHEMA`), and as rejects (`reject`) the rows in error, those
-        without their key (KEY_MISSING), and updates that mark a key column as changed and do not say the old
-        key (OLD_KEY_MISSING: the old row would stay for ever); with their bytes where it is the key of their
-        version.  `moved` says how a row came to another key.
+        without their key (KEY_MISSING), and updates that mark a key column as changed and do not say what it
+        was (OLD_KEY_MISSING: the old row would stay for ever); with their bytes where it is the table's key,
+        or that of their version.  `moved` says how a row came to another key.
         `message_id` is the server, the task and the change sequence, so that a redelivered message is the
         same message; topic, partition and offset where there is none of 35 digits.  `effective_timestamp` is
         the time of the change at the source, `carried` are the columns that were sent or taken from `before`,
@@ -89,11 +89,14 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
     <BLANKLINE>
     """
     names = _require_rows(rows, keys)
-    faults = {ChangeFault.KEY_MISSING: _lacks_key(keys), ReplicateFault.OLD_KEY_MISSING: _lacks_old_key(keys)}
+    parts = _key_parts(keys)
+    is_update, has_before = F.col("operation") == UPDATE, F.col("before").isNotNull()
+    unsaid = is_update & lacks_old_key(parts, has_before)
+    faults = {ChangeFault.KEY_MISSING: lacks_key(parts), ReplicateFault.OLD_KEY_MISSING: unsaid}
     is_reject, reject = door_reject(rows.columns, faults)
-    moved = F.coalesce(~is_reject & _key_differs(keys), F.lit(False))
-    parts = F.when(moved, F.array(F.lit(1), F.lit(2))).otherwise(F.array(F.lit(1)))
-    spread = rows.withColumn("moved", moved).withColumn("record_number", F.explode(parts))
+    moved = F.coalesce(~is_reject & is_update & has_before & _key_differs(keys), F.lit(False))
+    numbers = F.when(moved, F.array(F.lit(1), F.lit(2))).otherwise(F.array(F.lit(1)))
+    spread = rows.withColumn("moved", moved).withColumn("record_number", F.explode(numbers))
     is_leaving = F.col("moved") & (F.col("record_number") == 1)
     is_arriving = F.col("moved") & (F.col("record_number") == 2)
     return spread.select(
@@ -181,7 +184,7 @@ def find_without_key(rows: DataFrame, *, keys: Sequence[str]) -> DataFrame:
     <BLANKLINE>
     """
     _require_rows(rows, keys)
-    return rows.where(F.col(ERROR_CODE).isNull() & _lacks_key(keys))
+    return rows.where(F.col(ERROR_CODE).isNull() & lacks_key(_key_parts(keys)))
 
 
 def _require_rows(rows: DataFrame, keys: Sequence[str]) -> list[str]:
@@ -192,13 +195,17 @@ def _require_rows(rows: DataFrame, keys: Sequence[str]) -> list[str]:
     return names
 
 
-def _lacks_key(keys: Sequence[str]) -> Column:
-    """Tell whether a key column was left out that the row's version has, or the version has none of them."""
-    absent = [F.array_contains("absent_columns", key) for key in keys]
-    left_out = [
-        ~is_absent & ~F.col("sent").getField(key) for key, is_absent in zip(keys, absent, strict=True)
+def _key_parts(keys: Sequence[str]) -> list[KeyPart]:
+    return [
+        KeyPart(
+            is_absent=F.array_contains("absent_columns", key),
+            is_sent=F.col("sent").getField(key),
+            is_marked=F.coalesce(F.col("changed").getField(key), F.lit(False)),
+            was_null=F.col("before").getField(key).isNull(),
+            is_null=F.col("data").getField(key).isNull(),
+        )
+        for key in keys
     ]
-    return reduce(or_, left_out) | reduce(and_, absent)
 
 
 @takes(records=[RECORDS, BATCH], topics=NAMES, loaded_at=LOAD_TIME)
@@ -288,17 +295,9 @@ _MOST_NAMES = 10_000
 
 
 def _key_differs(keys: Sequence[str]) -> Column:
-    """Tell whether an update moved its row to another key."""
-    differs = F.lit(False)
-    for key in keys:
-        differs = differs | ~F.col("data").getField(key).eqNullSafe(F.col("before").getField(key))
-    return (F.col("operation") == "UPDATE") & F.col("before").isNotNull() & differs
-
-
-def _lacks_old_key(keys: Sequence[str]) -> Column:
-    """Tell whether an update marks a column of its key as changed, and does not say what it was."""
-    is_marked = reduce(or_, (F.col("changed").getField(key) for key in keys))
-    return (F.col("operation") == "UPDATE") & F.col("before").isNull() & F.coalesce(is_marked, F.lit(False))
+    """Tell of a row and the one before whether their keys differ."""
+    now, before = F.col("data").getField, F.col("before").getField
+    return reduce(or_, (~now(key).eqNullSafe(before(key)) for key in keys))
 
 
 def _source() -> Column:

@@ -126,7 +126,8 @@ def data(
         `waiting`, another table).
 
         - the columns of the record; `key`, `value` and `headers` only where there is an error, or where
-          a column of the version's key was not sent, or was changed and what it was is not said;
+          a column of a key, the version's or the table's, was not sent, or was changed and what it was is not
+          said;
         - `schema_id`, `server`, `task`, `schema`, `table`, `table_version`;
         - `key_columns`: the key of that version; `absent_columns`: the columns of `data` that it does
           not have, which are null and not sent;
@@ -138,8 +139,8 @@ def data(
           that the data schema has for them; text where two versions have numbers that no exact type holds
           (such as long and double).  On a DELETE it is the deleted row, whichever of the two
           places it was sent in.  A key column that was renamed is there under both names;
-        - `before`: the row as it was, null where it was not sent; in JSON form a column of the key that
-          beforeData leaves out did not change, and is as in `data`;
+        - `before`: the row as it was, null where it was not sent; a column of the key that beforeData lacks
+          is as in `data`, unless the mask says that it changed;
         - `sent`: a struct of booleans: whether the message held that column (from columnMask;
           without a mask, in Avro form every column of the message's version, in JSON form those that
           the object names).  `data` says nothing of the rest;

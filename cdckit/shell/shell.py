@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -46,6 +47,8 @@ from cdckit.store.erasure import forget_past
 from cdckit.store.files import sum_digests
 from cdckit.store.store import read_note, require_kind, write_note
 from cdckit.store.transaction import Scope
+
+_LOG = logging.getLogger(__name__)
 
 MANY_FILES = 16
 """So many small files of a table that grows are written together: each batch adds some."""
@@ -551,7 +554,10 @@ class Shell(ABC):
             first = 0 if received_at is None else microseconds(received_at)
             place = (F.col("offset") - F.lit(first)).alias("place")
             content = given.select("topic", "key", "value", "partition", place)
-            return self._commit(lambda tables: take(tables, given), batch, content)
+            result = self._commit(lambda tables: take(tables, given), batch, content)
+        for note in result.notes:
+            _LOG.warning("receive(): %s", note)
+        return result
 
     def _commit(
         self,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import reduce
 from typing import ClassVar
@@ -18,7 +17,6 @@ from cdckit.ledger.kind import Kind
 from cdckit.ledger.receipts import ErasedPart
 from cdckit.ledger.tombstones import erased_changes
 from cdckit.merging.arrow_changes import GUID
-from cdckit.model.documents import Document
 from cdckit.model.records import (
     ERROR_CODE,
     ERROR_DESCRIPTION,
@@ -34,9 +32,7 @@ from cdckit.shell.shell import (
     GIVEN_UP,
     MANY_FILES,
     WAITING,
-    ReceiveResult,
     Shell,
-    WorkResult,
     content_hash,
     give_up_overdue,
 )
@@ -44,8 +40,6 @@ from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import Tables, read_rows, read_some
 from cdckit.store.transaction import Scope
 from cdckit.store.writing import WriteResult
-
-_LOG = logging.getLogger(__name__)
 
 RECORDS, REJECTS = "records", "rejects"
 
@@ -123,18 +117,6 @@ class TableFeed(Shell):
         named = self._changes_of(tables, kind.name).withColumn(GUID, guid(kind.entity, key))
         of_them = named.join(entities.select(GUID), GUID, "left_semi")
         return of_them.select(record_place("arrival.").alias(PLACE)).distinct()
-
-    def _receive(
-        self,
-        records: DataFrame | Iterable[Document],
-        batch: str | int | None,
-        received_at: datetime | None,
-        take: Callable[[Transaction, DataFrame], WorkResult],
-    ) -> ReceiveResult:
-        result = super()._receive(records, batch, received_at, take)
-        for note in result.notes:
-            _LOG.warning("receive(): %s", note)
-        return result
 
     def _rejects(self, tables: Snapshot) -> DataFrame:
         given_up = self._read_waiting(tables).where(F.col(GIVEN_UP).isNotNull())

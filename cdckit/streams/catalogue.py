@@ -178,8 +178,10 @@ DATABASE = ("db",)
 """The key of a schema."""
 REQUEST = ("client_id", "request")
 """The key of a request."""
-ARRIVAL_ORDER = (*ARRIVAL.names, "part", *REQUEST)
-"""The columns in whose order patches count, and what is learnt from them: as they came."""
+LOGS = ("topic", "partition")
+LOG_ORDER = (*LOGS, "offset", "timestamp", "part", *REQUEST)
+"""The columns in whose order patches count, and what is learnt from them, as a `FoldPlan` has it: in a
+partition, which is an append-only log, as they stand in it, whatever the clocks of producers say."""
 _CLIENT = ("client_id",)
 _DEVICE = ("device",)
 

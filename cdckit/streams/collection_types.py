@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from cdckit.parts.fold import Fold, FoldPlan, Result
 from cdckit.parts.instants import parse_instant
-from cdckit.streams.catalogue import ARRIVAL_ORDER, SCHEMA_LEARNING
+from cdckit.streams.catalogue import LOG_ORDER, LOGS, SCHEMA_LEARNING
 from cdckit.streams.json_values import column_text, read, to_text
 from cdckit.streams.patches import step_text
 
@@ -159,9 +159,8 @@ class EntityType(Fold):
 
 TYPE = ("db", "collection")
 """The key of an entity type."""
-TYPE_PLAN = FoldPlan(
-    TYPE, ("is_type", "collection", "before", "after"), LESSON, EntityType, TYPE_STATE, order=ARRIVAL_ORDER
-)
+_READS = ("is_type", "collection", "before", "after")
+TYPE_PLAN = FoldPlan(TYPE, _READS, LESSON, EntityType, TYPE_STATE, order=LOG_ORDER, logs=LOGS)
 """How entity types are learnt from messages of schema-learning."""
 
 

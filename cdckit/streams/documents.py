@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from cdckit.parts.fold import Fold, FoldPlan, Result
-from cdckit.streams.catalogue import ARRIVAL_ORDER, CREATED, DELETED, REQUEST, UPDATED, Status
+from cdckit.streams.catalogue import CREATED, DELETED, LOG_ORDER, LOGS, REQUEST, UPDATED, Status
 from cdckit.streams.json_values import column_text, read, to_text
 from cdckit.streams.patches import ADD, MISSING, TEST, Operation, PatchError, apply_patch, operations
 
@@ -54,7 +54,7 @@ def patch_plan(scope: tuple[str, ...], most: int = MOST_CHARACTERS, remember: in
     """Plan how patches are answered, of entities or of schemas, within the limits of a `PatchedDocument`."""
     reads = ("errors", *REQUEST, "part", "ops", "learning", ANSWERED_AT)
     begin = partial(PatchedDocument, most=most, remember=remember)
-    return FoldPlan(scope, reads, ANSWER, begin, STATE, order=ARRIVAL_ORDER, skip=IS_REJECT)
+    return FoldPlan(scope, reads, ANSWER, begin, STATE, order=LOG_ORDER, logs=LOGS, skip=IS_REJECT)
 
 
 def answered_at(timestamp: int | None, begun: int | None) -> int:

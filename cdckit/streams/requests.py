@@ -263,7 +263,7 @@ def apply_patches(
     patches: DataFrame,
     *,
     known: DataFrame | None = None,
-    order_by: Iterable[str] = tuple(ARRIVAL.names),
+    order_by: Iterable[str] | None = None,
     most_characters: int = MOST_CHARACTERS,
     remember: int = REMEMBERED,
 ) -> DataFrame:
@@ -273,9 +273,9 @@ def apply_patches(
     Args:
         patches: What `entity_patches` returned, or `decode` of `ENTITY_PATCHES`.
         known: What is known from before: what `entities` returned; None if nothing is.
-        order_by: The columns that say in which order the patches of an entity count, then `part`: by default
-            record time, topic, partition and offset.  Of a topic that is partitioned by entity, whose clocks
-            may not be trusted, `["offset"]` is the order in which they were written.
+        order_by: The columns that say in which order the patches of an entity count, then `part`.  By default
+            they count as they were written: in a partition, which is an append-only log, by offset, whatever
+            the clocks of producers say; between partitions by record time, of each the latest so far.
         most_characters: How long the JSON text of an entity may become.
         remember: How many of the last patches of an entity are remembered, here and for the next call: one
             of them that comes again is a repeat.
@@ -303,7 +303,8 @@ def apply_patches(
     Raises:
         MissingColumns: *patches* have no column of *order_by*.
 
-    Cost: one shuffle by entity, a sort, one pass through Python; of an entity one document is held at a time.
+    Cost: one shuffle by entity, two sorts (one with *order_by*), one pass through Python; of an entity one
+    document is held at a time.
     The answers are often used twice, for updates and for what is known: write them, or cache them, before.
 
     Source:
@@ -340,7 +341,7 @@ def apply_schema_patches(
     patches: DataFrame,
     *,
     known: DataFrame | None = None,
-    order_by: Iterable[str] = tuple(ARRIVAL.names),
+    order_by: Iterable[str] | None = None,
     most_characters: int = MOST_CHARACTERS,
     remember: int = REMEMBERED,
 ) -> DataFrame:
@@ -384,13 +385,15 @@ def _answer_patches(
     patches: DataFrame,
     plan: FoldPlan,
     stream: Stream,
-    order_by: Iterable[str],
+    order_by: Iterable[str] | None,
     *,
     known: DataFrame | None,
 ) -> DataFrame:
     keeps = pa.schema([*ARRIVAL, *stream.columns()])
-    order = [*([order_by] if isinstance(order_by, str) else order_by), "part", *REQUEST]
-    require_columns(patches, order)
+    order = None
+    if order_by is not None:
+        order = [*([order_by] if isinstance(order_by, str) else order_by), "part", *REQUEST]
+        require_columns(patches, order)
     given = {
         "errors": F.col("errors") if "errors" in patches.columns else F.lit(None).cast("array<string>"),
         # As `cdckit.streams.documents.answered_at`.

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from operator import itemgetter
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import msgspec
 import pyarrow as pa
 
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
-from cdckit.parts.fold import Fold, Result
+from cdckit.parts.fold import Fold, FoldPlan, Result
 from cdckit.parts.kept_folds import KeptFold, Place, PlannedFold, RecordOutcome, row_rank, scope_of
 from cdckit.streams.catalogue import (
     ARRIVAL,
@@ -223,38 +222,19 @@ def _with_numbers(batch: pa.RecordBatch) -> list[Columns]:
 
 # Folds -----------------------------------------------------------------------------------------------------
 
-_PARTITION = ("batch", "topic", "partition")
+
+def _of_batches(plan: FoldPlan) -> FoldPlan:
+    """The plan of rows of which those of an earlier batch come first."""
+    return replace(plan, order=("batch", *plan.order), time=("batch", *plan.time))
 
 
-class _InLogOrder(PlannedFold):
-    """
-    A fold of rows in the order in which they were written.
-
-    Batch goes after batch, and in a partition offset after offset, whatever the clocks of producers say: a
-    partition is an append-only log.  Between partitions times decide, of each the latest one so far.
-    """
-
-    @classmethod
-    def order(cls, row: Any) -> Any:
-        return row_rank(row.columns, (*_PARTITION, "offset", "timestamp", "part", *REQUEST))
-
-    @classmethod
-    def sort(cls, rows: Iterable[Any]) -> list[Any]:
-        latest, timed_rows = dict[Any, Any](), []
-        for row in sorted(rows, key=cls.order):
-            partition, time = row_rank(row.columns, _PARTITION), row_rank(row.columns, ["timestamp"])
-            latest[partition] = max(latest.get(partition, ()), time)
-            timed_rows.append((partition[0], latest[partition], row))
-        return [row for *_, row in sorted(timed_rows, key=itemgetter(0, 1))]
-
-
-class EntityPatches(_InLogOrder):
+class EntityPatches(PlannedFold):
     """The document of an entity, and its patches one after the other; as one, all that have no name."""
 
     name = "entities"
     takes: ClassVar[tuple[type, ...]] = (EntityPatch, ForgetEntity)
     forgets = ForgetEntity
-    plan = patch_plan(ENTITY)
+    plan = _of_batches(patch_plan(ENTITY))
 
     def begin(self, state: Result | None) -> Fold:
         rules = self._settings
@@ -275,7 +255,7 @@ class SchemaPatches(EntityPatches):
 
     name = "schemas"
     takes = (SchemaPatch,)
-    plan = patch_plan(DATABASE)
+    plan = _of_batches(patch_plan(DATABASE))
 
 
 def _lessons(answer: Columns) -> Iterator[Lesson]:
@@ -383,13 +363,13 @@ def mask_response(text: str) -> str:
     return column_text(to_text({name: masked[name] for name in names})) or ""
 
 
-class TypeLessons(_InLogOrder):
+class TypeLessons(PlannedFold):
     """An entity type, and what is learnt of it."""
 
     name = "types"
     takes = (Lesson, ForgetType)
     forgets = ForgetType
-    plan = TYPE_PLAN
+    plan = _of_batches(TYPE_PLAN)
 
     def follow(self, row: Lesson, result: Columns) -> Iterator[Any]:
         if result["changed_type"] is not None:

@@ -13,8 +13,9 @@ from pyspark.sql import functions as F
 
 from cdckit.parts import fold as kernel
 from cdckit.parts.arrow_types import spark_columns
-from cdckit.parts.fold import IS_STATE, Fold, FoldPlan, Result, fold_batches, fold_table
+from cdckit.parts.fold import IS_STATE, Fold, FoldPlan, Result, fold_batches
 from cdckit.parts.folded_rows import explode_rule, fold_rows, with_rule
+from support.folded_tables import fold_table
 
 ROWS = pa.schema(
     [("who", pa.string()), ("where", pa.string()), ("at", pa.int64()), ("tags", pa.list_(pa.string()))]

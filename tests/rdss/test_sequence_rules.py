@@ -9,10 +9,11 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from cdckit.parts.fold import IS_STATE, fold_batches, fold_table
+from cdckit.parts.fold import IS_STATE, fold_batches
 from cdckit.rdss.message_rows import MESSAGE
 from cdckit.rdss.reading import Rules
 from cdckit.rdss.sequence_rules import PARTS, TENANT_VALUE, SequenceParts, WholeMessage, assembly_plan
+from support.folded_tables import fold_table
 from support.rdss_messages import MESSAGES, as_bytes
 
 NOON = datetime(2024, 3, 1, 12, tzinfo=UTC)

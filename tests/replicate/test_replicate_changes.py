@@ -59,13 +59,22 @@ IN_JSON = json_envelope(
         "headers": header_values("UPDATE", changeSequence=None, timestamp="2024-01-01T10:00:01"),
     },
 )
+MOVED_IN_JSON = json_envelope(
+    "DT",
+    {
+        "data": {"a": "2", "b": "x"},
+        "beforeData": {"b": "x", "note": "w"},
+        "headers": header_values("UPDATE", changeMask="09"),
+    },
+)
 
 
 @pytest.fixture(scope="module")
 def rows(spark: SparkSession) -> DataFrame:
     """The rows of all messages, computed."""
     told = numbered([ITEMS.md(), NO_KEY.md(), *MESSAGES.values()])
-    reading = read(spark, [*told, AGAIN, record(IN_JSON, 600, topic="in json")])
+    in_json = [record(value, 600 + at, topic="in json") for at, value in enumerate((IN_JSON, MOVED_IN_JSON))]
+    reading = read(spark, [*told, AGAIN, *in_json])
     made = reading.rows(json_topics=["in json"])
     return spark.createDataFrame(made.collect(), made.schema)
 
@@ -190,15 +199,21 @@ def test_what_was_sent_is_what_is_carried(told: dict[int, list[dict[str, Any]]])
 
 
 def test_rows_in_error_are_rejects(told: dict[int, list[dict[str, Any]]]) -> None:
-    """They are rejects among the changes; of a record without an operation there is no row."""
+    """
+    They are rejects among the changes; of a record without an operation there is no row.
+
+    An update that marks a column of the key says what it was: all of it, with or without a row before.
+    """
     rejected = {at: row["reject"] for at, rows in told.items() for row in rows if row["reject"] is not None}
     codes = {at: reject["error_code"] for at, reject in rejected.items()}
     unsaid = "another key, the old one unsaid"
-    assert codes == {offset("a mask without a key"): "KEY_MISSING", offset(unsaid): "OLD_KEY_MISSING"}
+    missing = {offset(unsaid): "OLD_KEY_MISSING", 601: "OLD_KEY_MISSING"}
+    assert codes == {offset("a mask without a key"): "KEY_MISSING", **missing}
     assert rejected[offset(unsaid)]["value"] == MESSAGES[unsaid]
+    assert rejected[601]["value"] == MOVED_IN_JSON
     assert offset("an operation that is none") not in told
     assert all(reject["offset"] == at for at, reject in rejected.items())
-    assert len(told) == len(MESSAGES) - 1 + 2
+    assert len(told) == len(MESSAGES) - 1 + 3
 
 
 def test_a_message_that_is_delivered_twice_is_one_message(told: dict[int, list[dict[str, Any]]]) -> None:

@@ -925,9 +925,46 @@ def test_keys_of_the_callers_are_keys_of_a_message_in_json_form_and_keep_the_byt
         table.dt("UPDATE", row, row, changeMask=b"\x04"),
         table.dt("INSERT", row, changeMask=b"\x07"),
     ]
-    for keys, before, kept in (((), None, []), (("code",), "c", [2, 3])):
+    for keys, before, kept in (((), None, []), (("code",), "c", [2, 3]), (("gone",), None, [1, 2, 3, 4, 5])):
         records = [record(value, at, topic="json" if at == 1 else "avro") for at, value in enumerate(values)]
         _, rows = read_home(records, json_topics=["json"], keys=keys)
         assert rows[1]["before"] == {"id": 1, "name": None, "code": before}
         assert rows[1]["data"]["name"] == '{"p":1.5,"q":[]}'
-        assert [at for at, read_row in rows.items() if read_row["value"] is not None] == kept
+        assert sorted(at for at, read_row in rows.items() if read_row["value"] is not None) == kept
+
+
+def test_a_key_that_the_mask_marks_is_said_by_before_or_unsaid() -> None:
+    """In both forms; what the mask does not mark did not change, and without one before says what did."""
+    table = Version({"id": ["null", "int"], "name": TEXT}, keys=("id",))
+    row, old, silent = {"id": 2, "name": "x"}, {"id": 1, "name": "w"}, {"id": None, "name": "w"}
+    values = [
+        table.md(),
+        *(json_dt(row, {"name": "w"}, changeMask=mask) for mask in ("03", "02", None)),
+        json_dt(row, silent),
+        *(table.dt("UPDATE", row, silent, changeMask=mask) for mask in (b"\x03", b"\x02", None)),
+        table.dt("UPDATE", row, old, changeMask=b"\x03"),
+        table.dt("UPDATE", silent, silent, changeMask=b"\x03"),
+        table.dt("UPDATE", silent, changeMask=b"\x03"),
+    ]
+    records = [record(value, at, topic="json" if at < 5 else "avro") for at, value in enumerate(values)]
+    _, rows = read_home(records, json_topics=["json"])
+    keys = {at: read_row["before"] and read_row["before"]["id"] for at, read_row in rows.items()}
+    assert keys == {1: None, 2: 2, 3: 2, 4: None, 5: None, 6: 2, 7: None, 8: 1, 9: None, 10: None}
+    assert sorted(at for at, read_row in rows.items() if read_row["value"] is not None) == [1, 5, 10]
+
+
+def test_a_row_that_does_not_say_the_key_of_a_newer_version_keeps_its_bytes() -> None:
+    """The column was there before it came into the key; a version that never had it says all of its key."""
+    fields: dict[str, Any] = {"id": "int", "site": TEXT, "name": TEXT}
+    first = Version(fields, keys=("id",))
+    second = Version(fields | {"more": TEXT}, keys=("id", "site"), number=2)
+    row = dict.fromkeys(fields | {"more": TEXT}) | {"id": 1}
+    values = [
+        first.md(),
+        second.md(),
+        first.dt("UPDATE", row, columnMask=b"\x05"),
+        first.dt("UPDATE", row, columnMask=b"\x03"),
+        second.dt("UPDATE", row, columnMask=b"\x05"),
+    ]
+    _, rows = read_home(numbered(values))
+    assert sorted(at for at, read_row in rows.items() if read_row["value"] is not None) == [2, 4]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -69,17 +70,19 @@ def test_a_service_answers_as_the_functions_do(spark: SparkSession, seed: int) -
 
 
 def _made_harder(record: Record, place: int) -> Record:
-    """Some batches are of another client, and a patch names no entity; parts come without an offset."""
+    """Clocks go back, some batches are of another client, a patch names no entity; parts lack an offset."""
     if not record[1].startswith(b'{"'):
         return record
-    key, value, topic, partition, offset, *more = record
+    key, value, topic, partition, offset, at, *more = record
+    if at is not None and place % 4 == 0:
+        at -= timedelta(minutes=1)
     message = json.loads(value)
     if "patches" in message and place % 3 == 0:
         message["clientid"] = ""
         del message["patches"][0]["entity"]
     if message.get("request", 0) >= 10_000:
         offset = None
-    return (key, json.dumps(message).encode(), topic, partition, offset, *more)
+    return (key, json.dumps(message).encode(), topic, partition, offset, at, *more)
 
 
 def states_of(service: ServiceInMemory, fold: str) -> list[str]:

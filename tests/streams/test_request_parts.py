@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from cdckit.parts.fold import fold_table
 from cdckit.streams.request_parts import PATCH, RESPONSE_PLAN, batch_patches
+from support.folded_tables import fold_table
 
 AT = datetime(2014, 11, 11, tzinfo=UTC)
 RESPONSE = pa.schema(

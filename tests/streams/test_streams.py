@@ -125,6 +125,25 @@ def test_messages_that_say_less_are_read() -> None:
     assert "error_code" not in message(left, streams.DEVICE_NOTIFICATIONS)
 
 
+def test_patches_count_as_they_were_written_whatever_the_clocks_say(spark: SparkSession) -> None:
+    """A partition is an append-only log; between two of them the latest time so far decides."""
+    # Partition, offset, and the second of its producer's clock, in the order that is meant.
+    written = [(0, 10, 5), (0, 11, 3), (1, 7, 6), (0, 12, 8), (1, 8, 9), (1, 9, 1)]
+    header = {"db": "d", "clientid": "c", "user": "u", "begun": 1, "part": 1, "parts": 1}
+    rows = [
+        (json.dumps({**header, **patch("e", add("n/-", place)), "request": place}).encode(), *at)
+        for place, at in enumerate(written)
+    ]
+    listed = [
+        (None, value, "t", partition, offset, AT + timedelta(seconds=second), 0, None)
+        for value, partition, offset, second in reversed(rows)
+    ]
+    patches = streams.decode(spark.createDataFrame(listed, RECORD_SCHEMA), streams.ENTITY_PATCHES)
+    for order_by, expected in ((None, [0, 1, 2, 3, 4, 5]), (["timestamp"], [5, 1, 0, 2, 3, 4])):
+        [known] = streams.entities(streams.apply_patches(patches, order_by=order_by)).collect()
+        assert json.loads(known["document"]) == {"n": expected}
+
+
 def test_every_record_is_patches_or_a_reject(spark: SparkSession) -> None:
     good = batch(patch("e1", add("a", 1)), 7, {"zone": "z", "ops": None})
     far = json.dumps(batch(patch("e2", add("a", 1)), patch("e3", add("a", 0.5)), request=3)).encode()

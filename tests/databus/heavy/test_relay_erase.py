@@ -16,14 +16,15 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from cdckit import databus
 from cdckit.databus import Relay
 from cdckit.ledger import UnfinishedErasure
 from cdckit.shell import shell
 from cdckit.store import erasure as store_erasure
 from support import relays
-from support.databus_streams import drawn_words
+from support.databus_streams import drawn_words, record_of
 from support.dying import Died, dies_at
-from support.relays import sent_of
+from support.relays import SCHEMA, sent_of
 from support.remains import find_remains
 from tools.tiers import seeds
 
@@ -89,6 +90,28 @@ def test_a_key_goes_from_windows_that_passed_failed_or_are_open(spark: SparkSess
     again = relay.erase("a", keys=[{"id": key}], **WHO)
     assert (again.receipt, again.entities, again.parts) == (receipt.receipt, 1, receipt.parts)
     relay.store.check(deep=True)
+
+
+def test_an_event_that_a_rebuild_can_read_is_forgotten_with_its_entity(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Its schema was lacking while its entity was erased: the receipt named it as a reject."""
+    newer = SCHEMA.replace('"R"', '"Newer"')
+    older, newest, both = (databus.Source(97, "a", texts) for texts in ([SCHEMA], [newer], [SCHEMA, newer]))
+    words = ((f"a1:{ADA}=5", older), (".1", older), (f"a2:{ADA}=6", newest), ("a2:2=7", older), (".2", older))
+    sent = [(record_of(word, at, {"a": source}), 0, at) for at, (word, source) in enumerate(words)]
+    relay = Relay(spark, tmp_path, [older], keys={"a": ["id"]})
+    relay.receive(relays.frame(spark, sent))
+    assert [row["error_code"] for row in relay.rejects().collect()] == ["SCHEMA_UNKNOWN"]
+    relay.erase("a", keys=[{"id": ADA}], **WHO)
+    relay = Relay(spark, tmp_path, [both], keys={"a": ["id"]})
+    relay.rebuild()
+    events = relay.events().where("kind = 'data'").orderBy("offset").collect()
+    kept = [(row["offset"], row["opcode"], row["long_key"], row["value"] is None) for row in events]
+    assert kept == [(0, "ERASED", None, True), (2, "ERASED", None, True), (3, "UPSERT", 2, False)]
+    assert [row["id"] for row in relay.ledgers()["a"].history().collect()] == [2]
+    assert [row["offset"] for row in relay.ledgers()["a"].refused().collect()] == [2]
+    assert relay.rejects().isEmpty()
 
 
 @pytest.mark.soak

@@ -201,6 +201,28 @@ def test_a_person_is_forgotten_with_all_records(spark: SparkSession, tmp_path: P
     assert rows(feed.table("items").history(), "id") == [(1,)]
 
 
+def test_what_waited_while_its_entity_was_erased_is_erased_when_a_rebuild_reads_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """By another key than its table's it waited; once somebody says which counts, it is of the entity."""
+    feed = debezium.Feed(spark, tmp_path)
+    row = {"id": 4711, "price": 5}
+    feed.receive(records(spark, [(b'{"id": 4711}', event("c", "items", row, lsn=10, types=CONNECT))]))
+    other_key = [
+        (b'{"id": 4711, "price": 5}', event("u", "items", row, lsn=11, types=CONNECT)),
+        (b'{"id": 1, "price": 5}', event("c", "items", {"id": 1, "price": 5}, lsn=12, types=CONNECT)),
+    ]
+    feed.receive(records(spark, other_key, first=1))
+    assert rows(feed.waiting(), "offset") == [(1,), (2,)]
+    feed.erase("items", keys=[{"id": 4711}], by="dana", reason="letter of 3 May")
+    told = debezium.Feed(spark, tmp_path, tables={"items": ["id"]})
+    told.rebuild()
+    assert rows(told.table("items").history(), "id") == [(1,)]
+    kept = told.contracts()["records"][0]  # type: ignore[index]
+    assert rows(kept.where("key is not null or value is not null"), "offset") == [(2,)]
+    assert told.waiting().isEmpty()
+
+
 def test_columns_that_differ_in_case_alone_are_the_same_fields_after_rebuild(
     spark: SparkSession, tmp_path: Path
 ) -> None:

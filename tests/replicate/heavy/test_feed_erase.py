@@ -114,6 +114,29 @@ def test_what_waited_while_its_entity_was_erased_is_erased_when_a_rebuild_reads_
     assert wider.waiting().isEmpty()
 
 
+def test_of_a_table_that_shares_its_schema_id_nobody_is_erased_until_its_topics_are_named(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A message that came again stands in no log: it would stay, and may be of the other table."""
+    feed, ada = Feed(spark, tmp_path), said(PEOPLE, "INSERT", {"id": ADA, "name": "ada lovelace"}, 1)
+    twin = PEOPLE.md(lineage={**PEOPLE.metadata()["lineage"], "task": "test"})
+    of_twin = {**ada, "topic": "test", "offset": 4}
+    sent = [record(PEOPLE.md(), 0), ada, {**ada, "offset": 2}]
+    feed.receive(to_dataframe(spark, sent))
+    feed.receive(to_dataframe(spark, [record(twin, 3), of_twin]))
+    names = {task: TableName("db1", task, "SHOP", "PEOPLE") for task in ("shop_task", "test")}
+    [name] = [name for name in feed.ledgers() if "shop_task" in name]
+    with pytest.raises(InvalidArgument, match=r"settings that name the topics of .*shop_task"):
+        feed.erase(name, keys=[{"id": ADA}], **WHO)
+    topics = {"shop_task": "items", "test": "test"}
+    settings = {name: TableSettings(topics=[topics[task]]) for task, name in names.items()}
+    told = Feed(spark, tmp_path, tables=settings)
+    told.rebuild()
+    told.erase(name, keys=[{"id": ADA}], **WHO)
+    rows = told.store.snapshot().read("records").where("type = 'DT'").orderBy("offset").collect()
+    assert [(row["offset"], row["value"] is None) for row in rows] == [(1, True), (2, True), (4, False)]
+
+
 def test_a_record_that_speaks_of_two_goes_with_both(spark: SparkSession, tmp_path: Path) -> None:
     feed = Feed(spark, tmp_path)
     moved = PEOPLE.dt("UPDATE", {"id": 3, "name": "ada lovelace"}, {"id": ADA, "name": "ada lovelace"})
