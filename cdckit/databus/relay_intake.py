@@ -223,7 +223,9 @@ class Intake:
         first, misplaced = (
             self._decode(records.where(F.col(RANK) == number), F.lit(number)) for number in (0, 1)
         )
-        self._keep(first.unionByName(misplaced).unionByName(erased))
+        # What can be read only now may speak of entities that were erased meanwhile.
+        fresh = drop_erased_events(first.unionByName(misplaced), tables, self._settings)
+        self._keep(fresh.unionByName(erased))
 
     # -----------------------------------------------------------------------------------------------------
 
