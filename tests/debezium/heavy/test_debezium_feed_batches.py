@@ -20,7 +20,7 @@ from typing import Any
 
 import fastavro
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import debezium
@@ -204,23 +204,27 @@ def test_a_person_is_forgotten_with_all_records(spark: SparkSession, tmp_path: P
 def test_what_waited_while_its_entity_was_erased_is_erased_when_a_rebuild_reads_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """By another key than its table's it waited; once somebody says which counts, it is of the entity."""
-    feed = debezium.Feed(spark, tmp_path)
-    row = {"id": 4711, "price": 5}
-    feed.receive(records(spark, [(b'{"id": 4711}', event("c", "items", row, lsn=10, types=CONNECT))]))
-    other_key = [
-        (b'{"id": 4711, "price": 5}', event("u", "items", row, lsn=11, types=CONNECT)),
-        (b'{"id": 1, "price": 5}', event("c", "items", {"id": 1, "price": 5}, lsn=12, types=CONNECT)),
+    """The schema of its key was lacking: nobody could tell of whom it speaks."""
+
+    def decode(of_records: DataFrame) -> DataFrame:
+        code = F.when(F.col("offset") == 1, "UNKNOWN_SCHEMA")
+        return debezium.decode(of_records).withColumn("error_code", F.coalesce(code, "error_code"))
+
+    sent = [
+        (b'{"id": 4711}', event("c", "items", {"id": 4711, "price": 5}, lsn=10, types=CONNECT)),
+        (b'{"id": 4711}', event("u", "items", {"id": 4711, "price": 6}, lsn=11, types=CONNECT)),
+        (KEY, event("c", "items", {"id": 1, "price": 5}, lsn=12, types=CONNECT)),
     ]
-    feed.receive(records(spark, other_key, first=1))
-    assert rows(feed.waiting(), "offset") == [(1,), (2,)]
+    feed = debezium.Feed(spark, tmp_path, decode=decode)
+    feed.receive(records(spark, sent))
+    assert rows(feed.waiting(), "offset") == [(1,)]
     feed.erase("items", keys=[{"id": 4711}], by="dana", reason="letter of 3 May")
-    told = debezium.Feed(spark, tmp_path, tables={"items": ["id"]})
-    told.rebuild()
-    assert rows(told.table("items").history(), "id") == [(1,)]
-    kept = told.contracts()["records"][0]  # type: ignore[index]
+    feed = debezium.Feed(spark, tmp_path)
+    feed.rebuild()
+    assert rows(feed.table("items").history(), "id") == [(1,)]
+    kept = feed.contracts()["records"][0]  # type: ignore[index]
     assert rows(kept.where("key is not null or value is not null"), "offset") == [(2,)]
-    assert told.waiting().isEmpty()
+    assert feed.waiting().isEmpty()
 
 
 def test_columns_that_differ_in_case_alone_are_the_same_fields_after_rebuild(
