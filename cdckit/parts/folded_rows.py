@@ -91,11 +91,7 @@ def fold_rows(
     state_columns = spark_columns(plan.states)
     nothing = [F.lit(None).cast(kind.dataType).alias(kind.name) for kind in state_columns]
     in_order = plan.order if order is None else order
-    first = (
-        {IS_STATE: F.lit(False)}
-        if plan.skip is None
-        else {plan.skip: F.col(plan.skip), IS_STATE: F.lit(False)}
-    )
+    first = {name: F.col(name) for name in [plan.skip] if name} | {IS_STATE: F.lit(False)}
     needed = dict.fromkeys([*keeps, *plan.scope, *plan.reads, *in_order])
     folded = rows.select(*map(quoted, needed), *(column.alias(name) for name, column in first.items()))
     if states is not None:
@@ -110,7 +106,8 @@ def fold_rows(
     together = filled.repartition(*scope).withColumn(_SCOPE, F.hash(*scope))
     ranks = quoted_columns(in_order)
     if plan.logs and order is None:
-        log = Window.partitionBy(*scope, *map(quoted, [*first, *plan.logs])).orderBy(*ranks)
+        # By the number of the scope, too: then the sort below has little to do.
+        log = Window.partitionBy(_SCOPE, *scope, *map(quoted, [*first, *plan.logs])).orderBy(*ranks)
         so_far = log.rowsBetween(Window.unboundedPreceding, Window.currentRow)
         latest = F.max(F.struct(*map(quoted, plan.time))).over(so_far)
         together, ranks = together.withColumn(_LATEST, latest), [F.col(quoted(_LATEST)), *ranks]

@@ -355,6 +355,7 @@ def _find_readers(addresses: Iterable[Address], tables: Mapping[TableName, FeedT
 def _describe_unread(readers: Readers, tables: Mapping[TableName, FeedTable]) -> dict[Address, str]:
     """Tell what data wait for, by the addresses that no table reads."""
     known_ids = frozenset[str]().union(*(table.schema_ids for table in tables.values()))
+    ambiguous = [table for table in tables.values() if table.is_ambiguous]
     texts = {}
     for address, names in readers.items():
         if names:
@@ -362,7 +363,7 @@ def _describe_unread(readers: Readers, tables: Mapping[TableName, FeedTable]) ->
         form, schema_id, topic = address
         if form == "json":
             texts[address] = f"the table of topic {topic}"
-        elif sharing := [str(table) for table in tables.values() if _shares(table, schema_id)]:
+        elif sharing := [str(table) for table in ambiguous if schema_id in table.schema_ids]:
             needed = f"the topics of each in TableSettings: {' and '.join(sharing)} have one schema id"
             texts[address] = f"{needed}, {schema_id}, and data of it came from topic {topic}"
         elif schema_id in known_ids:
@@ -370,10 +371,6 @@ def _describe_unread(readers: Readers, tables: Mapping[TableName, FeedTable]) ->
         else:
             texts[address] = f"the metadata of schema id {schema_id}"
     return texts
-
-
-def _shares(table: FeedTable, schema_id: str | None) -> bool:
-    return table.is_ambiguous and schema_id in table.schema_ids
 
 
 def _addresses(data: DataFrame) -> set[Address]:

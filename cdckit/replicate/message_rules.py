@@ -192,13 +192,10 @@ def _flag_struct(flags: Mapping[str, Bools], mask: pa.Array | None = None) -> pa
 class KeyPart(NamedTuple):
     """What rows say of one column of a key, in flags: arrays of NumPy, or columns of Spark."""
 
-    is_absent: Any
-    """Their version of the table does not have it."""
+    is_absent: Any  # their version of the table does not have it
     is_sent: Any
-    is_marked: Any
-    """The mask says that it changed."""
-    was_null: Any
-    """In the row before, also where there is none."""
+    is_marked: Any  # the mask says that it changed
+    was_null: Any  # in the row before, also where there is none
     is_null: Any
 
 

@@ -196,16 +196,12 @@ def _require_rows(rows: DataFrame, keys: Sequence[str]) -> list[str]:
 
 
 def _key_parts(keys: Sequence[str]) -> list[KeyPart]:
-    return [
-        KeyPart(
-            is_absent=F.array_contains("absent_columns", key),
-            is_sent=F.col("sent").getField(key),
-            is_marked=F.coalesce(F.col("changed").getField(key), F.lit(False)),
-            was_null=F.col("before").getField(key).isNull(),
-            is_null=F.col("data").getField(key).isNull(),
-        )
-        for key in keys
-    ]
+    sent, changed, before, data = (F.col(name).getField for name in ("sent", "changed", "before", "data"))
+    parts = []
+    for key in keys:
+        is_absent, is_marked = F.array_contains("absent_columns", key), F.coalesce(changed(key), F.lit(False))
+        parts.append(KeyPart(is_absent, sent(key), is_marked, before(key).isNull(), data(key).isNull()))
+    return parts
 
 
 @takes(records=[RECORDS, BATCH], topics=NAMES, loaded_at=LOAD_TIME)

@@ -126,8 +126,7 @@ def data(
         `waiting`, another table).
 
         - the columns of the record; `key`, `value` and `headers` only where there is an error, or where
-          a column of a key, the version's or the table's, was not sent, or was changed and what it was is not
-          said;
+          a column of its key, or of the table's, was not sent, or changed and what it was is not said;
         - `schema_id`, `server`, `task`, `schema`, `table`, `table_version`;
         - `key_columns`: the key of that version; `absent_columns`: the columns of `data` that it does
           not have, which are null and not sent;

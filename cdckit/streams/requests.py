@@ -390,10 +390,9 @@ def _answer_patches(
     known: DataFrame | None,
 ) -> DataFrame:
     keeps = pa.schema([*ARRIVAL, *stream.columns()])
-    order = None
-    if order_by is not None:
-        order = [*([order_by] if isinstance(order_by, str) else order_by), "part", *REQUEST]
-        require_columns(patches, order)
+    named = [order_by] if isinstance(order_by, str) else order_by
+    order = None if named is None else [*named, "part", *REQUEST]
+    require_columns(patches, order or [])
     given = {
         "errors": F.col("errors") if "errors" in patches.columns else F.lit(None).cast("array<string>"),
         # As `cdckit.streams.documents.answered_at`.
