@@ -89,7 +89,7 @@ class FoldPlan:
         order: The columns in whose order the rows of a scope count; nulls come first.
         logs: The columns that tell logs apart, if the rows were appended to several: in each of them they are
             in this order, and between them the latest *time* so far in its log decides.
-        time: The columns of that time.
+        time: The columns of that time, which are among those of the order.
         skip: The column that says of which rows nothing is made; None if there are no such.
     """
 

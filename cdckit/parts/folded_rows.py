@@ -92,7 +92,7 @@ def fold_rows(
     nothing = [F.lit(None).cast(kind.dataType).alias(kind.name) for kind in state_columns]
     in_order = plan.order if order is None else order
     first = {name: F.col(name) for name in [plan.skip] if name} | {IS_STATE: F.lit(False)}
-    needed = dict.fromkeys([*keeps, *plan.scope, *plan.reads, *in_order])
+    needed = dict.fromkeys([*keeps, *plan.scope, *plan.reads, *plan.logs, *in_order])
     folded = rows.select(*map(quoted, needed), *(column.alias(name) for name, column in first.items()))
     if states is not None:
         before = states.select(*map(quoted, [*plan.scope, *plan.states.names]))
@@ -107,10 +107,11 @@ def fold_rows(
     ranks = quoted_columns(in_order)
     if plan.logs and order is None:
         # By the number of the scope, too: then the sort below has little to do.
-        log = Window.partitionBy(_SCOPE, *scope, *map(quoted, [*first, *plan.logs])).orderBy(*ranks)
+        logs, time = (quoted_columns(names) for names in (plan.logs, plan.time))
+        log = Window.partitionBy(_SCOPE, *scope, *map(quoted, first), *logs).orderBy(*ranks)
         so_far = log.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-        latest = F.max(F.struct(*map(quoted, plan.time))).over(so_far)
-        together, ranks = together.withColumn(_LATEST, latest), [F.col(quoted(_LATEST)), *ranks]
+        latest = F.max(F.struct(*time) if time[1:] else time[0]).over(so_far)
+        together, ranks = together.withColumn(_LATEST, latest), [F.col(quoted(_LATEST)), *logs, *ranks]
     ranks = [*(F.col(quoted(name)).desc() for name in first), *ranks]
     ordered = together.sortWithinPartitions(_SCOPE, *scope, *ranks)
     made = ordered.withColumn(

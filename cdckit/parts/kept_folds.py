@@ -139,7 +139,7 @@ class PlannedFold(KeptFold):
 
     @classmethod
     def order(cls, row: Any) -> Any:
-        return row_rank(row.columns, cls.plan.order)
+        return row_rank(row.columns, (*cls.plan.logs, *cls.plan.order))
 
     @classmethod
     def sort(cls, rows: Iterable[Any]) -> list[Any]:

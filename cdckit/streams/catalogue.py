@@ -179,7 +179,7 @@ DATABASE = ("db",)
 REQUEST = ("client_id", "request")
 """The key of a request."""
 LOGS = ("topic", "partition")
-LOG_ORDER = (*LOGS, "offset", "timestamp", "part", *REQUEST)
+LOG_ORDER = ("offset", "timestamp", "part", *REQUEST)
 """The columns in whose order patches count, and what is learnt from them, as a `FoldPlan` has it: in a
 partition, which is an append-only log, as they stand in it, whatever the clocks of producers say."""
 _CLIENT = ("client_id",)
