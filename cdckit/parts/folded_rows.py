@@ -84,8 +84,7 @@ def fold_rows(
     Returns:
         The columns that are kept, and behind them `plan.columns`.
 
-    Cost: one shuffle by scope, a sort, of rows of logs two, and a pass of the columns that are looked at
-    through Python.
+    Cost: one shuffle by scope, a sort (of rows of logs two), and a pass of what is looked at through Python.
     """
     require_package(rows.sparkSession)
     state_columns = spark_columns(plan.states)

@@ -303,8 +303,7 @@ def apply_patches(
     Raises:
         MissingColumns: *patches* have no column of *order_by*.
 
-    Cost: one shuffle by entity, two sorts (one with *order_by*), one pass through Python; of an entity one
-    document is held at a time.
+    Cost: one shuffle by entity, two sorts (one by *order_by*), a pass through Python that holds one document.
     The answers are often used twice, for updates and for what is known: write them, or cache them, before.
 
     Source:

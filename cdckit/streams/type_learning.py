@@ -116,7 +116,7 @@ def learn(messages: DataFrame, *, known: DataFrame | None = None) -> DataFrame:
         declares of a field stands.  Of more than 10,000 fields the later ones are not learnt, nor is one
         whose path has more than 1,000 characters.
 
-    Cost: one shuffle by entity type, as the page has it, and a sort: all updates of one type pass through
+    Cost: one shuffle by entity type, as the page has it, two sorts: all updates of one type pass through
     one task, which holds its fields and no entities.
 
     Source:
