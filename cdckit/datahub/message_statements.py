@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache, cached_property, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
@@ -31,7 +33,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.merging.merge import merge
 from cdckit.model.records import add_rejects
 from cdckit.parts.arguments import require_batch, require_types
-from cdckit.parts.arrow_types import arrow_schema, slices
+from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.calls import takes
 from cdckit.parts.workers import WorkerPlan, worker_reports
 from cdckit.store import File
@@ -131,7 +133,7 @@ def read_statements(
     # Each mapping of a record tries what the others read: the first that is read tells of unreadable data.
     reporters = {(place.system, place.entity): place for place in reversed(brought)}.values()
     for batch in batches:
-        for part in slices(batch, "data", _CHARACTERS_AT_ONCE):
+        for part in _slices(batch, "data", _CHARACTERS_AT_ONCE):
             for place, entities in brought.items():
                 of_system = pc.equal(part["source_system"], place.system)
                 ours = part.filter(pc.and_(of_system, pc.equal(part["source_entity"], place.entity)))
@@ -295,3 +297,19 @@ class MessageStatements:
     def _merge_target(self, entity: str) -> DataFrame:
         keys = self._work.schema.targets[entity].keys
         return self._keep(merge(self.derived.changes(entity), entity=entity, keys=keys))
+
+
+def _slices(batch: pa.RecordBatch, name: str, size: int) -> Iterator[pa.RecordBatch]:
+    """
+    The batch in slices, in each of which the texts or bytes of a column are about so many at most.
+
+    A row that has more is in a slice with none but smaller ones before it.
+
+    >>> [one.num_rows for one in _slices(pa.record_batch({"a": ["xx", "xx", "x", None]}), "a", 3)]
+    [1, 3]
+    """
+    sizes = np.asarray(pc.fill_null(pc.binary_length(batch.column(name)), 0))
+    share = np.cumsum(sizes, dtype=np.int64) // size
+    cuts = [*np.flatnonzero(np.diff(share, prepend=-1)), batch.num_rows]
+    for start, end in pairwise(cuts):
+        yield batch.slice(start, end - start)

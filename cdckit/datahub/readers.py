@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from cdckit.datahub.conversions import ConvertedColumn, convert_values
 from cdckit.datahub.erased_records import count_inside, is_masked
+from cdckit.datahub.json_values import exact_values, plain_object
 from cdckit.datahub.mappings import EntityMapping, FieldMapping, FieldType, Place
 from cdckit.datahub.messages import HubFault
 from cdckit.datahub.source_systems import Schema
 from cdckit.errors import InvalidArgument
-from cdckit.parts.json_text import exact_values, plain_object
 
 Record = dict[str, Any]
 

@@ -31,7 +31,6 @@ from cdckit.datahub.source_systems import Schema
 from cdckit.model.changes import ARRIVAL_TYPE
 from cdckit.parts.arguments import flat_columns, text_literal
 from cdckit.parts.arrays import Ints
-from cdckit.parts.arrow_types import make_struct
 from cdckit.parts.json_text import as_json, storable
 
 END_OF_MESSAGE = 2**31 - 2
@@ -393,7 +392,7 @@ class _Rows:
             name: column.carried for name, column in columns.fields.items() if column.carried is not None
         }
         if SOUGHT in self.columns.names:
-            rows[SOUGHT] = make_struct(columns.sought, self.columns.field(SOUGHT).type, count)
+            rows[SOUGHT] = _make_struct(columns.sought, self.columns.field(SOUGHT).type, count)
         yield from self._make_batch(
             operation, nodes.message, nodes.number, rows, columns.processed, values, carried, columns.instants
         )
@@ -463,8 +462,8 @@ class _Rows:
         if values is not None:
             data, flags = (self.columns.field(name).type for name in ("data", "carried"))
             carried_flags = {flag.name: pa.array(np.full(count, flag.name in values)) for flag in flags}
-            rows["data"] = make_struct(values, data, count)
-            rows["carried"] = make_struct({**carried_flags, **carried}, flags, count)
+            rows["data"] = _make_struct(values, data, count)
+            rows["carried"] = _make_struct({**carried_flags, **carried}, flags, count)
         rows["operation"] = pa.array([operation] * count) if isinstance(operation, str) else operation
         at = pa.array(message, pa.int64())
         batch = self.batch
@@ -474,8 +473,8 @@ class _Rows:
         parts = {name: batch.column(name).take(at) for name in ("topic", "partition", "offset")}
         parts["timestamp"] = batch.column("message_timestamp").take(at)
         parts["record_number"] = pa.array(number, pa.int32())
-        rows["arrival"] = make_struct(parts, self.columns.field("arrival").type, count)
-        result = pa.RecordBatch.from_struct_array(make_struct(rows, pa.struct(list(self.columns)), count))
+        rows["arrival"] = _make_struct(parts, self.columns.field("arrival").type, count)
+        result = pa.RecordBatch.from_struct_array(_make_struct(rows, pa.struct(list(self.columns)), count))
         yield result if keep is None else result.filter(keep)
 
 
@@ -493,3 +492,17 @@ def _raw(record: Any) -> str | None:
 
 def _sparse_texts(count: int, values: Mapping[int, str | None]) -> pa.Array:
     return pa.array(map(values.get, range(count)), pa.string()) if values else pa.nulls(count, pa.string())
+
+
+def _make_struct(columns: Mapping[str, pa.Array], kind: pa.StructType, count: int) -> pa.Array:
+    """
+    Columns as one of that type, in which those are null that are not there.
+
+    >>> _make_struct({"b": pa.array([1])}, pa.struct([("a", pa.string()), ("b", pa.int64())]), 1).to_pylist()
+    [{'a': None, 'b': 1}]
+    """
+    parts = [
+        columns[field.name].cast(field.type) if field.name in columns else pa.nulls(count, field.type)
+        for field in kind
+    ]
+    return pa.StructArray.from_arrays(parts, fields=list(kind))

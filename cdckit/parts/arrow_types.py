@@ -7,12 +7,10 @@ The types here are those of Spark's page "Apache Arrow in PySpark", the same in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import types as T
 
 from cdckit.errors import CdcError
@@ -157,36 +155,6 @@ def make_batch(columns: Mapping[str, pa.Array], schema: pa.Schema) -> pa.RecordB
     return pa.RecordBatch.from_arrays(
         [_cast(columns[field.name], field.type) for field in schema], schema=schema
     )
-
-
-def make_struct(columns: Mapping[str, pa.Array], kind: pa.StructType, count: int) -> pa.Array:
-    """
-    Columns as one of that type, in which those are null that are not there.
-
-    >>> make_struct({"b": pa.array([1])}, pa.struct([("a", pa.string()), ("b", pa.int64())]), 1).to_pylist()
-    [{'a': None, 'b': 1}]
-    """
-    parts = [
-        columns[field.name].cast(field.type) if field.name in columns else pa.nulls(count, field.type)
-        for field in kind
-    ]
-    return pa.StructArray.from_arrays(parts, fields=list(kind))
-
-
-def slices(batch: pa.RecordBatch, name: str, size: int) -> Iterator[pa.RecordBatch]:
-    """
-    The batch in slices, in each of which the texts or bytes of a column are about so many at most.
-
-    A row that has more is in a slice with none but smaller ones before it.
-
-    >>> [one.num_rows for one in slices(pa.record_batch({"a": ["xx", "xx", "x", None]}), "a", 3)]
-    [1, 3]
-    """
-    sizes = np.asarray(pc.fill_null(pc.binary_length(batch.column(name)), 0))
-    share = np.cumsum(sizes, dtype=np.int64) // size
-    cuts = [*np.flatnonzero(np.diff(share, prepend=-1)), batch.num_rows]
-    for start, end in pairwise(cuts):
-        yield batch.slice(start, end - start)
 
 
 def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:

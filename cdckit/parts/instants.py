@@ -6,15 +6,12 @@ import re
 from datetime import UTC, date, datetime, timedelta
 from typing import TypeGuard
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 INSTANT = pa.timestamp("us", tz="UTC")
-_FIRST = pa.scalar(datetime.min.replace(tzinfo=UTC), INSTANT)
 
 FIRST_MICROSECOND, LAST_MICROSECOND = -62_135_596_800_000_000, 253_402_300_799_999_999
 """Of the years 1 to 9999, which are those that there are here: Python could show no other instant."""
@@ -71,32 +68,6 @@ def as_instants(timestamps: pa.Array) -> pa.Array:
     numbers = pc.min_element_wise(numbers, _MOST // size, skip_nulls=False)
     numbers = pc.max_element_wise(numbers, -(_MOST // size), skip_nulls=False)
     return pc.multiply(numbers, size).cast(INSTANT)
-
-
-def parse_instants(texts: pa.Array) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
-    """Instants of ISO 8601 *texts*, UTC where no zone is said; and which texts are none."""
-    instants = _parse_common_form(texts)
-    if instants is None:
-        instants = pa.array([_instant(text) for text in texts.to_pylist()], INSTANT)
-    return instants, instants.is_null().to_numpy(zero_copy_only=False)
-
-
-def _parse_common_form(texts: pa.Array) -> pa.Array | None:
-    """All instants at once, or nothing if one of *texts* has to be looked at by itself."""
-    try:
-        instants = texts.cast(pa.timestamp("us")).cast(INSTANT)
-    except pa.ArrowInvalid:
-        return None
-    # Arrow reads a year 0, which no datetime can hold.
-    return None if pc.any(pc.less(instants, _FIRST)).as_py() else instants
-
-
-def _instant(text: str | None) -> datetime | None:
-    try:
-        instant = datetime.fromisoformat(text or "")
-        return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
 
 
 def instant_literal(at: object) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import reduce
 from itertools import chain
 from operator import and_, or_
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from cdckit.model.faults import Findings, error_columns, keep_bytes
 from cdckit.parts.arrays import Bools, bools
-from cdckit.parts.instants import INSTANT, parse_instants
+from cdckit.parts.instants import INSTANT
 from cdckit.replicate.column_masks import read_masks
 from cdckit.replicate.envelopes import ReplicateFault
 from cdckit.replicate.metadata_messages import OPERATIONS
@@ -276,6 +276,35 @@ def find_times(headers: Mapping[str, pa.Array], records: pa.RecordBatch) -> Time
         taken_from = pc.if_else(pc.and_(at.is_null(), instants.is_valid()), source, taken_from)
         at = pc.coalesce(at, instants)
     return Times(at, taken_from, is_none & ~bools(is_silent) | bools(at.is_null()))
+
+
+_FIRST = pa.scalar(datetime.min.replace(tzinfo=UTC), INSTANT)
+
+
+def parse_instants(texts: pa.Array) -> tuple[pa.Array, Bools]:
+    """Instants of ISO 8601 *texts*, UTC where no zone is said; and which texts are none."""
+    instants = _parse_common_form(texts)
+    if instants is None:
+        instants = pa.array([_instant(text) for text in texts.to_pylist()], INSTANT)
+    return instants, instants.is_null().to_numpy(zero_copy_only=False)
+
+
+def _parse_common_form(texts: pa.Array) -> pa.Array | None:
+    """All instants at once, or nothing if one of *texts* has to be looked at by itself."""
+    try:
+        instants = texts.cast(pa.timestamp("us")).cast(INSTANT)
+    except pa.ArrowInvalid:
+        return None
+    # Arrow reads a year 0, which no datetime can hold.
+    return None if pc.any(pc.less(instants, _FIRST)).as_py() else instants
+
+
+def _instant(text: str | None) -> datetime | None:
+    try:
+        instant = datetime.fromisoformat(text or "")
+        return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
 
 
 # Year, month, day, hour, minute, second and hundredths of a second.

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from cdckit import replicate
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.parts.arrow_widening import common_type, to_common_type
-from cdckit.parts.instants import parse_instants
+from cdckit.replicate.message_rules import parse_instants
 from support.replicate_messages import (
     HEADERS,
     Version,

@@ -35,6 +35,7 @@ KERNELS = (
     "databus/sources",
     "databus/window_batches",
     "databus/window_machine",
+    "datahub/json_values",
     "debezium/encodings",
     "debezium/envelopes",
     "debezium/event_tables",
@@ -77,6 +78,7 @@ KERNELS = (
     "streams/json_values",
     "streams/messages",
     "streams/patches",
+    "streams/planned_folds",
     "streams/request_parts",
     "streams/update_fields",
 )
