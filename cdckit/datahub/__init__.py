@@ -13,6 +13,7 @@ identifier changes nothing; a record in error is a reject, and all others are pr
 """
 
 from cdckit.datahub.backoff import Backoff
+from cdckit.datahub.documents import files, records
 from cdckit.datahub.hub import Hub
 from cdckit.datahub.hub_erasure import DependentEntities, UnmaskableRecords
 from cdckit.datahub.mappings import InvalidSchema
@@ -22,7 +23,6 @@ from cdckit.datahub.outcomes import Exporter, bulk_lines
 from cdckit.datahub.questions import SchemaMismatch, query
 from cdckit.datahub.readers import Context, Filter, Reader, UnreadableData
 from cdckit.datahub.source_systems import Schema, read_schema, schema
-from cdckit.model.documents import files, records
 
 __all__ = [
     "Backoff",
