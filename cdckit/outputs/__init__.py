@@ -10,7 +10,7 @@ What leaves the house: a history in the forms that other people's tools expect.
                to_pandas               rows in this program, never more than a limit
 """
 
-from cdckit.model.history import UnfitHistory
+from cdckit.outputs.history_arguments import UnfitHistory
 from cdckit.outputs.scd import ScdType4, scd_type_1, scd_type_2, scd_type_3, scd_type_4, scd_type_6
 from cdckit.outputs.snapshots import periodic_snapshots
 from cdckit.outputs.sql import TooManyRows, create_view, to_pandas

@@ -17,9 +17,9 @@ from cdckit.model.history import (
     SOURCE_MESSAGE,
     VALID_FROM,
     VALID_TO,
-    Call,
     is_deleted,
 )
+from cdckit.outputs.history_arguments import HistoryArguments
 from cdckit.parts.arguments import free_name, microseconds, quoted, quoted_columns, require_flag, require_name
 from cdckit.parts.calls import takes
 from cdckit.parts.values import comparable
@@ -82,7 +82,7 @@ def scd_type_1(history: DataFrame, *, provenance: bool = False) -> DataFrame:
     <BLANKLINE>
     """
     require_flag(provenance, "provenance")
-    call = Call(history)
+    call = HistoryArguments(history)
     versions = call.require_all().where(is_ever_in_force())
     return current(versions).select(
         quoted_columns(["guid", *call.known.fieldNames(), *_messages(versions, provenance)])
@@ -181,7 +181,7 @@ def scd_type_2(
     +------+------+
     <BLANKLINE>
     """
-    call = Call(history)
+    call = HistoryArguments(history)
     tracked = _tracked_fields(call, track_history_column_list, track_history_except_column_list)
     return _type_2(
         call,
@@ -261,14 +261,14 @@ def scd_type_4(
     +------+------+-------------------+
     <BLANKLINE>
     """
-    call = Call(history)
+    call = HistoryArguments(history)
     tracked = _tracked_fields(call, track_history_column_list, track_history_except_column_list)
     rows = _type_2(call, tracked, surrogate_key=surrogate_key, provenance=provenance, flags=())
     return ScdType4(rows.where(F.col(VALID_TO).isNull()), rows.where(F.col(VALID_TO).isNotNull()))
 
 
 def _tracked_fields(
-    call: Call, listed: Iterable[str] | None, excepted: Iterable[str] | None
+    call: HistoryArguments, listed: Iterable[str] | None, excepted: Iterable[str] | None
 ) -> Sequence[T.StructField]:
     """Find the fields whose changes open a row: those that are listed, all but some, or all."""
     if listed is not None and excepted is not None:
@@ -284,7 +284,7 @@ def _tracked_fields(
 
 
 def _type_2(
-    call: Call,
+    call: HistoryArguments,
     tracked: Sequence[T.StructField],
     *,
     fields: Sequence[T.StructField] = (),
@@ -375,7 +375,7 @@ def scd_type_3(history: DataFrame, fields: Iterable[str], *, provenance: bool = 
     <BLANKLINE>
     """
     require_flag(provenance, "provenance")
-    call = Call(history)
+    call = HistoryArguments(history)
     chosen_fields = call.fields(fields, "fields")
     new = [name for field in chosen_fields for name in _names(field)]
     call.new_columns(new)
@@ -456,7 +456,7 @@ def scd_type_6(
     +------+------+------------+----------+
     <BLANKLINE>
     """
-    call = Call(history)
+    call = HistoryArguments(history)
     chosen_fields = call.fields(fields, "fields")
     tracked = _tracked_fields(call, track_history_column_list, track_history_except_column_list)
     return _type_2(

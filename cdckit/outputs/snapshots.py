@@ -11,7 +11,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.history import VALID_FROM, VALID_TO, Call, is_deleted
+from cdckit.model.history import VALID_FROM, VALID_TO, is_deleted
+from cdckit.outputs.history_arguments import HistoryArguments
 from cdckit.parts import instants
 from cdckit.parts.arguments import free_name, microseconds, quoted_columns, require_flag, require_instant
 from cdckit.parts.calls import takes
@@ -274,7 +275,7 @@ def periodic_snapshots(
     +---------------------+------+------+
     <BLANKLINE>
     """
-    call = Call(history)
+    call = HistoryArguments(history)
     call.new_columns(["period_date", "period_from_timestamp", "period_to_timestamp"])
     history = call.require_all()
     require_flag(deletes, "deletes")
