@@ -102,21 +102,16 @@ class InvalidArgument(CdcError, ValueError):
 
 class WrongCall(CdcError, TypeError):
     """
-    A call leaves out an argument, or has one that the function has not.
-
-    *called_as* is how the function is called; *example*, where there is one, the call that may be meant.
+    A call leaves out an argument, or has one that the function has not; *called_as* is how it is called.
     """
 
-    def __init__(
-        self, function: str, wrong: Iterable[str], called_as: str, example: str | None = None
-    ) -> None:
-        self.function, self.wrong, self.called_as, self.example = function, tuple(wrong), called_as, example
-        super().__init__(function, self.wrong, called_as, example)
+    def __init__(self, function: str, wrong: Iterable[str], called_as: str) -> None:
+        self.function, self.wrong, self.called_as = function, tuple(wrong), called_as
+        super().__init__(function, self.wrong, called_as)
 
     def __str__(self) -> str:
         wrong = "; ".join(self.wrong)
-        sentence = f"{self.function}() cannot be called: {wrong}. It is called as {self.called_as}."
-        return sentence if self.example is None else f"{sentence} A call that would do: {self.example}"
+        return f"{self.function}() cannot be called: {wrong}. It is called as {self.called_as}."
 
 
 class UnfitList(CdcError, ValueError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial, wraps
 from inspect import Parameter, Signature, cleandoc, isfunction, signature
 from textwrap import fill
@@ -14,7 +14,6 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument, WrongCall
 from cdckit.parts.arguments import (
     microseconds,
-    nearest_name,
     require_batch,
     require_columns,
     require_flag,
@@ -24,7 +23,7 @@ from cdckit.parts.arguments import (
     require_types,
     suggest_name,
 )
-from cdckit.parts.public_calls import UNDER_WAY, PublicCall, literal
+from cdckit.parts.public_calls import UNDER_WAY, PublicCall
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -144,7 +143,7 @@ def takes(**forms: Form | Sequence[Form]) -> Callable[[Callable[P, R]], Callable
     Decorate a public function, or a method of a public class, with the forms of its arguments.
 
     Each argument is checked, and replaced by what its form answers; one that is left out is not.  A call that
-    leaves out an argument, or has one that there is not, raises `WrongCall`, with a call that would do.
+    leaves out an argument, or has one that there is not, raises `WrongCall`, which says how it is called.
     Errors that the function raises, or what it calls, name it where they name nobody else.  What the forms
     raise is written into the docstring.
 
@@ -156,7 +155,6 @@ def takes(**forms: Form | Sequence[Form]) -> Callable[[Callable[P, R]], Callable
     ...     print(str(error).replace(". ", ".\\n"))
     brew() cannot be called: it needs leaves; leafs is no argument (is it leaves?).
     It is called as brew(water, *, leaves, minutes=3).
-    A call that would do: brew(water, leaves=2)
     >>> brew(0.5, leaves=2, minutes="three")
     Traceback (most recent call last):
     ...
@@ -219,8 +217,8 @@ def checked_calls(of_class: type[C]) -> type[C]:
     >>> try:
     ...     Kettle().boil(liters=1)
     ... except WrongCall as error:
-    ...     print(error.example)
-    kettle.boil(litres=1)
+    ...     print(error.called_as)
+    kettle.boil(*, litres)
     """
     for name, member in list(vars(of_class).items()):
         is_public = isfunction(member) and (name == "__init__" or not name.startswith("_"))
@@ -253,47 +251,22 @@ def _with_raises(docstring: str | None, forms: Sequence[tuple[str, Form]]) -> st
 
 
 def _wrong_call(
-    function: str,
-    written: str,
-    called_as: Signature,
-    args: tuple[object, ...],
-    kwargs: Mapping[str, object],
+    function: str, written: str, called_as: Signature, args: Sequence[object], kwargs: Collection[str]
 ) -> WrongCall:
     """The error about a call of a *function*, which a program has *written* so."""
-    parameters = called_as.parameters
-    by_place = [
-        parameter.name
-        for parameter in parameters.values()
-        if parameter.kind is Parameter.POSITIONAL_OR_KEYWORD
-    ]
-    placed, others = by_place[: len(args)], [name for name in parameters if name not in by_place[: len(args)]]
-    needed = [name for name in others if _is_needed(parameters[name]) and name not in kwargs]
+    many = Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD
+    single = {name: one for name, one in called_as.parameters.items() if one.kind not in many}
+    by_place = [name for name, one in single.items() if one.kind is Parameter.POSITIONAL_OR_KEYWORD]
+    placed = by_place[: len(args)]
+    others = [name for name in single if name not in placed]
+    needed = [name for name in others if single[name].default is Parameter.empty and name not in kwargs]
     wrong = [f"it needs {' and '.join(needed)}"] if needed else []
-    values = dict(kwargs)
     if len(args) > len(placed):
         wrong.append(f"it takes {len(placed)} of its arguments by their place, and got {len(args)}")
-        free = [name for name in others if name not in kwargs]
-        values |= dict(zip(free, args[len(placed) :], strict=False))
-    for name in kwargs:
-        if name in placed:
-            wrong.append(f"{name} is given twice")
-            del values[name]
-        elif name not in parameters:
-            wrong.append(f"{name} is no argument{suggest_name(name, others)}")
-            near = nearest_name(name, [other for other in others if other not in kwargs])
-            value = values.pop(name)
-            if near is not None:
-                values[near] = value
-    is_mended = len(values) + len(placed) >= len({*kwargs, *placed}) and not set(needed) - set(values)
-    named = [f"{name}={literal(name, value)}" for name, value in values.items()]
-    shown = Signature([_without_types(parameter) for parameter in parameters.values()])
-    example = f"{written}({', '.join([*placed, *named])})" if is_mended else None
-    return WrongCall(function, wrong, f"{written}{shown}", example)
-
-
-def _is_needed(parameter: Parameter) -> bool:
-    is_one = parameter.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-    return is_one and parameter.default is Parameter.empty
+    wrong += [f"{name} is given twice" for name in kwargs if name in placed]
+    wrong += [f"{name} is no argument{suggest_name(name, others)}" for name in kwargs if name not in single]
+    shown = Signature([_without_types(parameter) for parameter in called_as.parameters.values()])
+    return WrongCall(function, wrong, f"{written}{shown}")
 
 
 class _Name(str):

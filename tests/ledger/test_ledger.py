@@ -537,9 +537,8 @@ def test_a_call_with_a_misspelt_argument_says_which_is_meant(spark: SparkSession
         Ledger(spark, tmp_path, entity="e", key=["h"])  # type: ignore[call-arg]
     ledger = opened(spark, tmp_path)
     changes = prices(spark, price(1, 1, "a"))
-    with pytest.raises(WrongCall, match=r"^apply\(\) cannot .* \(is it gate\?\)") as refused:
+    with pytest.raises(WrongCall, match=r"^apply\(\) cannot .* \(is it gate\?\)"):
         ledger.apply(changes, gat=None)  # type: ignore[call-arg]
-    assert refused.value.example == "ledger.apply(changes, gate=None)"
     ledger.apply(changes)
     with pytest.raises(WrongCall, match=r"called as ledger.as_of\(valid_at, key=None, \*, deletes=False\)"):
         ledger.as_of(datetime(2024, 1, 1, tzinfo=UTC), delets=True)  # type: ignore[call-arg]

@@ -22,36 +22,25 @@ def merge(changes: object, *, entity: str, keys: list[str], at: datetime | None 
 
 
 CALLED_AS = "It is called as merge(changes, *, entity, keys, at=None)."
-MEANT = "A call that would do: merge(changes, entity='e', keys=['id'])"
 RIGHT = {"entity": "e", "keys": ["id"]}
-CASES: list[tuple[tuple[Any, ...], dict[str, Any], str, str]] = [
-    ((1,), {}, "it needs entity and keys", ""),
-    ((1,), {"entity": "e", "key": ["id"]}, "it needs keys; key is no argument (is it keys?)", MEANT),
-    (
-        (1, "e", ["id"]),
-        {},
-        "it needs entity and keys; it takes 1 of its arguments by their place, and got 3",
-        MEANT,
-    ),
-    (
-        (1,),
-        {**RIGHT, "att": datetime(2024, 1, 1, tzinfo=UTC)},
-        "att is no argument (is it at?)",
-        f"{MEANT[:-1]}, at=datetime(2024, 1, 1, tzinfo=UTC))",
-    ),
-    ((1,), {**RIGHT, "colour": "red"}, "colour is no argument", ""),
-    ((1,), {"changes": 1, **RIGHT}, "changes is given twice", MEANT),
-    ((), RIGHT, "it needs changes", ""),
+CASES: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
+    ((1,), {}, "it needs entity and keys"),
+    ((1,), {"entity": "e", "key": ["id"]}, "it needs keys; key is no argument (is it keys?)"),
+    ((1, "e", ["id"]), {}, "it needs entity and keys; it takes 1 of its arguments by their place, and got 3"),
+    ((1,), {**RIGHT, "att": datetime(2024, 1, 1, tzinfo=UTC)}, "att is no argument (is it at?)"),
+    ((1,), {**RIGHT, "colour": "red"}, "colour is no argument"),
+    ((1,), {"changes": 1, **RIGHT}, "changes is given twice"),
+    ((), RIGHT, "it needs changes"),
 ]
 
 
-@pytest.mark.parametrize(("args", "kwargs", "wrong", "meant"), CASES)
-def test_a_call_that_does_not_fit_says_what_is_wrong_and_what_would_do(
-    args: tuple[Any, ...], kwargs: dict[str, Any], wrong: str, meant: str
+@pytest.mark.parametrize(("args", "kwargs", "wrong"), CASES)
+def test_a_call_that_does_not_fit_says_what_is_wrong_and_how_it_is_called(
+    args: tuple[Any, ...], kwargs: dict[str, Any], wrong: str
 ) -> None:
     with pytest.raises(TypeError) as error:
         merge(*args, **kwargs)
-    assert str(error.value) == f"merge() cannot be called: {wrong}. {CALLED_AS} {meant}".strip()
+    assert str(error.value) == f"merge() cannot be called: {wrong}. {CALLED_AS}"
 
 
 @takes(number=INT, at=INSTANT.or_none(), loud=FLAG)
