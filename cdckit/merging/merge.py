@@ -18,11 +18,13 @@ from cdckit.model.changes import LACKING, MOVED, ORDER, TRUNCATE, UNTIL, require
 from cdckit.model.history import (
     DELETED,
     FIELD_PROVENANCE,
+    HISTORY_SCHEMA,
     SOURCE_MESSAGE,
     STANDARD_COLUMNS,
     VALID_FROM,
     VALID_TO,
     provenance_type,
+    standard_columns,
     with_ends,
 )
 from cdckit.model.records import usable_changes
@@ -231,9 +233,8 @@ def sort_by_entity(
     is_truncate = F.col("operation").eqNullSafe(OPERATIONS.index(TRUNCATE))
     identity = F.xxhash64(*layout.identity)
     together = flat.coalesce(1) if few else share_rows(flat, identity, everywhere=is_truncate)
-    return SortedChanges(
-        together.sortWithinPartitions(is_truncate.desc(), *layout.identity, *ORDER), layout, data
-    )
+    ordered = together.sortWithinPartitions(is_truncate.desc(), *layout.identity, *ORDER)
+    return SortedChanges(ordered, layout, data)
 
 
 def with_guids(made: DataFrame, layout: Layout, entity: str) -> DataFrame:
@@ -249,13 +250,11 @@ def history_schema(data: T.StructType, *more: T.StructField) -> T.StructType:
     provenance = T.StructType([T.StructField(name, provenance_type()) for name in (GUID, *data.fieldNames())])
     return T.StructType(
         [
-            T.StructField(GUID, T.StringType()),
-            T.StructField(VALID_FROM, T.TimestampType()),
-            T.StructField(VALID_TO, T.TimestampType()),
+            *standard_columns(GUID, VALID_FROM, VALID_TO),
             *more,
-            T.StructField(DELETED, T.BooleanType()),
+            HISTORY_SCHEMA[DELETED],
             *(T.StructField(field.name, field.dataType) for field in data.fields),
-            T.StructField(SOURCE_MESSAGE, T.StringType()),
+            HISTORY_SCHEMA[SOURCE_MESSAGE],
             T.StructField(FIELD_PROVENANCE, provenance),
         ]
     )

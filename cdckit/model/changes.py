@@ -15,6 +15,7 @@ from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.model.history import DELETED, VALID_FROM
 from cdckit.model.records import REJECT, REJECT_SCHEMA
 from cdckit.parts.arguments import (
+    flat_columns,
     quoted,
     require_columns,
     require_instant,
@@ -50,26 +51,16 @@ TABLE = "table"
 """The topic in `arrival` of a row of a table; its offset is its row number, and its partition
 the call by which a `Ledger` took it, or before that which of the tables of `union_changes` it is of."""
 
-ARRIVAL_TYPE = T.StructType(
-    [
-        T.StructField("timestamp", T.TimestampType()),
-        T.StructField("topic", T.StringType()),
-        T.StructField("partition", T.IntegerType()),
-        T.StructField("offset", T.LongType()),
-        T.StructField("record_number", T.IntegerType()),
-    ]
+ARRIVAL_TYPE = flat_columns(
+    "timestamp timestamp, topic string, partition integer, offset long, record_number integer"
 )
 """The place of a change among all arrivals.  Structs compare field by field, so this one sorts."""
 
 CHANGE_SCHEMA = T.StructType(
     [
-        T.StructField("operation", T.StringType()),
-        T.StructField("effective_timestamp", T.TimestampType()),
-        T.StructField("sequence", T.StringType()),
+        *flat_columns("operation string, effective_timestamp timestamp, sequence string"),
         T.StructField("arrival", ARRIVAL_TYPE),
-        T.StructField("message_id", T.StringType()),
-        T.StructField("source", T.StringType()),
-        T.StructField("priority", T.IntegerType()),
+        *flat_columns("message_id string, source string, priority integer"),
     ]
 )
 """The columns that every table of changes has, whatever its entity.  Which change one is, of an entity,
@@ -333,21 +324,25 @@ def statement_columns(
     stated_at = datetime.now(UTC) if received_at is None else received_at
     instant = require_instant(stated_at, "received_at")
     clock = stated_at.astimezone(UTC).replace(tzinfo=None).isoformat(" ")
+    # From 2**30 on are the numbers of words that a move took along (`merging.arrow_changes`).
+    number = F.pmod(F.xxhash64(content), F.lit(2**30 - 1)) + 1
     return [
         operation.alias("operation"),
         start.alias("effective_timestamp"),
         F.lit(AFTER_ALL).alias("sequence"),
-        F.struct(
-            instant.alias("timestamp"),
-            F.lit(source).alias("topic"),
-            F.lit(0).alias("partition"),
-            F.lit(0).cast("bigint").alias("offset"),
-            # From 2**30 on are the numbers of words that a move took along (`merging.arrow_changes`).
-            (F.pmod(F.xxhash64(content), F.lit(2**30 - 1)) + 1).cast("int").alias("record_number"),
-        ).alias("arrival"),
+        arrival_of(source, instant, record_number=number),
         F.lit(f"{by}, {clock}: {reason}").alias("message_id"),
         F.lit(source).alias("source"),
     ]
+
+
+def arrival_of(
+    topic: str, timestamp: Column, *, offset: Column | int = 0, record_number: Column | int = 1
+) -> Column:
+    """Make the `arrival` of a change that no partition of a topic brought."""
+    places = F.lit(0), F.lit(offset).cast("bigint"), F.lit(record_number).cast("int")
+    parts = zip(ARRIVAL_TYPE.names, (timestamp, F.lit(topic), *places), strict=True)
+    return F.struct(*(part.alias(name) for name, part in parts)).alias("arrival")
 
 
 def field_priority(changes: DataFrame, name: str) -> Column:

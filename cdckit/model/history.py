@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import quoted, require_columns, require_types
+from cdckit.parts.arguments import flat_columns, quoted, require_columns, require_types
 from cdckit.parts.instants import microseconds
 
 VALID_FROM = "valid_from_timestamp"
@@ -25,25 +25,17 @@ STANDARD_COLUMNS = ("guid", VALID_FROM, VALID_TO, DELETED, SOURCE_MESSAGE, FIELD
 SYSTEM_FROM = "system_from_timestamp"
 SYSTEM_TO = "system_to_timestamp"
 
-SYSTEM_INTERVAL = T.StructType(
-    [T.StructField(SYSTEM_FROM, T.TimestampType()), T.StructField(SYSTEM_TO, T.TimestampType())]
-)
+SYSTEM_INTERVAL = flat_columns(f"{SYSTEM_FROM} timestamp, {SYSTEM_TO} timestamp")
 """What tells a bitemporal table from a history: when each of its versions was believed."""
 
 
 def provenance_type() -> T.StructType:
     """Describe where one value comes from: the message `m` and the priority `p` with which it was said."""
-    return T.StructType([T.StructField("m", T.StringType()), T.StructField("p", T.IntegerType())])
+    return flat_columns("m string, p integer")
 
 
-HISTORY_SCHEMA = T.StructType(
-    [
-        T.StructField("guid", T.StringType()),
-        T.StructField(VALID_FROM, T.TimestampType()),
-        T.StructField(VALID_TO, T.TimestampType()),
-        T.StructField(DELETED, T.BooleanType()),
-        T.StructField(SOURCE_MESSAGE, T.StringType()),
-    ]
+HISTORY_SCHEMA = flat_columns(
+    f"guid string, {VALID_FROM} timestamp, {VALID_TO} timestamp, {DELETED} boolean, {SOURCE_MESSAGE} string"
 )
 """The columns of a history that do not depend on its entity."""
 

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.window import WindowSpec
 
-from cdckit.model.changes import ABSENT, TABLE, UPSERT, keep_key
+from cdckit.model.changes import ABSENT, CHANGE_SCHEMA, TABLE, UPSERT, arrival_of, keep_key
 from cdckit.parts.arguments import quoted, quoted_if_needed, require_struct
 from cdckit.parts.public_calls import called_function
 from cdckit.parts.values import as_text, comparable, has_times, is_outside_years, utc_clock
@@ -48,13 +48,7 @@ def is_table_row() -> Column:
 
 def list_arrival(taken_at: Column) -> Column:
     """Place a list among all arrivals: it is known when it is taken."""
-    return F.struct(
-        taken_at.alias("timestamp"),
-        F.lit(TABLE).alias("topic"),
-        F.lit(0).alias("partition"),
-        F.lit(0).cast("bigint").alias("offset"),
-        F.lit(1).alias("record_number"),
-    )
+    return arrival_of(TABLE, taken_at)
 
 
 def listed_fields(frame: DataFrame, names: Iterable[str]) -> Column:
@@ -119,23 +113,16 @@ def compare_lists(
     unchanged = follows & F.lag("content").over(in_order).eqNullSafe(F.col("content"))
     goes_on = F.lead("taken").over(in_order).eqNullSafe(F.col("next_taken"))
     weighed = [F.col(name) for name in ("priority", "field_priorities") if name in rows.columns]
-    stated = F.struct(
-        _operation(keys, no_time).alias("operation"),
-        F.col("taken").alias("effective_timestamp"),
-        *weighed,
-        "data",
-        "carried",
-        (~F.col("follows")).alias("begins"),
-    )
-    values, only = keep_key(F.col("data"), keys, data)
-    withdrawn = F.struct(
-        F.lit(ABSENT).alias("operation"),
-        F.col("next_taken").alias("effective_timestamp"),
-        *weighed,
-        values.alias("data"),
-        only.alias("carried"),
-        F.lit(False).alias("begins"),
-    )
+
+    def statement(operation: Column, at: str, data: Column, carried: Column, begins: Column) -> Column:
+        when = operation.alias("operation"), F.col(at).alias("effective_timestamp")
+        what = data.alias("data"), carried.alias("carried"), begins.alias("begins")
+        return F.struct(*when, *weighed, *what)
+
+    operation, begins = _operation(keys, no_time), ~F.col("follows")
+    stated = statement(operation, "taken", F.col("data"), F.col("carried"), begins)
+    key = keep_key(F.col("data"), keys, data)
+    withdrawn = statement(F.lit(ABSENT), "next_taken", *key, F.lit(False))
     is_new = ~unchanged if compared else F.lit(True)
     ends = F.col("next_taken").isNotNull() & ~goes_on
     says = once.withColumns({"follows": follows, "is_new": is_new, "ends": ends})
@@ -193,17 +180,7 @@ def _operation(keys: Sequence[str], no_time: Column) -> Column:
 
 def _as_changes(statements: DataFrame) -> DataFrame:
     at = F.col("effective_timestamp")
+    message = list_message_id(F.col("source"), at)
+    made = {"sequence": F.lit(""), "arrival": list_arrival(at), "message_id": message}
     more = [name for name in ("field_priorities",) if name in statements.columns]
-    return statements.select(
-        "operation",
-        "effective_timestamp",
-        F.lit("").alias("sequence"),
-        list_arrival(at).alias("arrival"),
-        list_message_id(F.col("source"), at).alias("message_id"),
-        "source",
-        "priority",
-        "data",
-        "carried",
-        *more,
-        "begins",
-    )
+    return statements.withColumns(made).select(*CHANGE_SCHEMA.names, "data", "carried", *more, "begins")

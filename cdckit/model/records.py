@@ -11,26 +11,13 @@ from pyspark.sql import types as T
 from cdckit.model.faults import ERROR_CODE as ERROR_CODE  # here for all but kernels
 from cdckit.model.faults import ERROR_DESCRIPTION as ERROR_DESCRIPTION
 from cdckit.model.faults import Fault
-from cdckit.parts.arguments import require_columns, require_types
+from cdckit.parts.arguments import flat_columns, require_columns, require_types
 from cdckit.parts.calls import rows_with, takes
 
-RECORD_SCHEMA = T.StructType(
-    [
-        T.StructField("key", T.BinaryType()),
-        T.StructField("value", T.BinaryType()),
-        T.StructField("topic", T.StringType()),
-        T.StructField("partition", T.IntegerType()),
-        T.StructField("offset", T.LongType()),
-        T.StructField("timestamp", T.TimestampType()),
-        T.StructField("timestampType", T.IntegerType()),
-        T.StructField(
-            "headers",
-            T.ArrayType(
-                T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())])
-            ),
-        ),
-    ]
-)
+RECORD_SCHEMA = flat_columns(
+    "key binary, value binary, topic string, partition integer, offset long, timestamp timestamp, "
+    "timestampType integer"
+).add("headers", T.ArrayType(flat_columns("key string, value binary")))
 """One row is one transported message.  A topic read with Spark's Kafka source and a Parquet file with these
 columns are the same thing to every function.  `timestampType` and `headers` may be missing: Kafka's source
 has headers with the option `includeHeaders` alone, and then the doors that read them know more."""

@@ -249,24 +249,19 @@ def _require_same_types(tables: Iterable[DataFrame]) -> None:
 
 
 def _with_fields(
-    changes: DataFrame,
-    fields: Mapping[str, T.DataType],
-    with_priority: bool,
-    metadata: dict[str, Any],
+    changes: DataFrame, fields: Mapping[str, T.DataType], with_priority: bool, metadata: dict[str, Any]
 ) -> DataFrame:
     """Give changes a `data` and a `carried` (and priorities) of exactly these fields."""
     has = {field.name: field.dataType for field in require_struct(changes, "data")}
-    data = [
-        as_type(F.col("data").getField(name), has[name], kind, name)
-        if name in has
-        else F.lit(None).cast(kind)
-        for name, kind in fields.items()
-    ]
-    carried = [F.col("carried").getField(name) if name in has else F.lit(False) for name in fields]
-    replaced = {
-        "data": F.struct(*(column.alias(name) for column, name in zip(data, fields, strict=True))),
-        "carried": F.struct(*(column.alias(name) for column, name in zip(carried, fields, strict=True))),
-    }
+    data, carried = [], []
+    for name, kind in fields.items():
+        value, is_said = F.lit(None).cast(kind), F.lit(False)
+        if name in has:
+            value = as_type(F.col("data").getField(name), has[name], kind, name)
+            is_said = F.col("carried").getField(name)
+        data.append(value.alias(name))
+        carried.append(is_said.alias(name))
+    replaced = {"data": F.struct(*data), "carried": F.struct(*carried)}
     if with_priority:
         priorities = [field_priority(changes, name).alias(name) for name in fields]
         replaced["field_priorities"] = F.struct(*priorities)
@@ -281,12 +276,10 @@ def _with_fields(
 def _key_in(changes: DataFrame, side: str, fields: Mapping[str, T.DataType]) -> Column:
     """A key of a move in the types of all tables."""
     kinds = changes.select(f"{MOVED}.{side}.*").schema
+    parts = {kind: F.col(f"{MOVED}.{side}.{quoted(kind.name)}") for kind in kinds if kind.name in fields}
     return F.struct(
         *(
-            as_type(
-                F.col(f"{MOVED}.{side}.{quoted(kind.name)}"), kind.dataType, fields[kind.name], kind.name
-            ).alias(kind.name)
-            for kind in kinds
-            if kind.name in fields
+            as_type(part, kind.dataType, fields[kind.name], kind.name).alias(kind.name)
+            for kind, part in parts.items()
         )
     )

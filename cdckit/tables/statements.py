@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.model.changes import DELETE, IS_EFFECTIVE, IS_PERIOD, TABLE, UNTIL, UPSERT
+from cdckit.model.changes import DELETE, IS_EFFECTIVE, IS_PERIOD, TABLE, UNTIL, UPSERT, arrival_of
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, REJECT_SCHEMA, reject_column
 from cdckit.parts.columns import built_once
 from cdckit.parts.values import as_text
@@ -52,18 +52,14 @@ def change_columns(words: Words) -> tuple[str | Column, ...]:
     number = F.when(F.col("message").isNull(), 1).otherwise(
         F.pmod(F.xxhash64("digest"), F.lit(_RECORD_NUMBERS)) + 1
     )
+    number = F.when(F.col(IS_TRUNCATE), 0).otherwise(number)
+    arrival = arrival_of(TABLE, F.col("known"), offset=F.col("row"), record_number=number)
     return (
         F.when(sound, F.when(F.col("deletes"), DELETE).otherwise(UPSERT)).alias("operation"),
         "effective_timestamp",
         *([] if words.end is None else [end]),
         "sequence",
-        F.struct(
-            F.col("known").alias("timestamp"),
-            F.lit(TABLE).alias("topic"),
-            F.lit(0).alias("partition"),
-            F.col("row").alias("offset"),
-            F.when(F.col(IS_TRUNCATE), 0).otherwise(number).cast("int").alias("record_number"),
-        ).alias("arrival", metadata={} if words.says_arrival else {IS_EFFECTIVE: True}),
+        arrival.alias("arrival", metadata={} if words.says_arrival else {IS_EFFECTIVE: True}),
         # The source first: a table that does not know it shows who said so all the same.
         F.coalesce("message", F.concat_ws("-", "source", "digest")).alias("message_id"),
         "source",
