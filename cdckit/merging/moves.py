@@ -30,7 +30,17 @@ from cdckit.merging.arrow_changes import (
     value_column,
 )
 from cdckit.merging.inherited_words import MOVE, OWN, inherit_words
-from cdckit.model.changes import MADE_OF, MOVED, TRUNCATE, UNTIL, UPSERT, require_moves
+from cdckit.model.changes import (
+    MADE_OF,
+    MOVED,
+    ORDER,
+    TRUNCATE,
+    UNTIL,
+    UPSERT,
+    field_names,
+    field_priority,
+    require_moves,
+)
 from cdckit.model.records import usable_changes
 from cdckit.parts.arguments import quoted, require_struct, wrong_argument
 from cdckit.parts.arrow_types import arrow_schema
@@ -78,11 +88,7 @@ def complete_moves(changes: DataFrame) -> DataFrame:
 
 
 def with_moves(
-    changes: DataFrame,
-    keys: Sequence[str],
-    *,
-    at_once: bool = False,
-    known: DataFrame | None = None,
+    changes: DataFrame, keys: Sequence[str], *, at_once: bool = False, known: DataFrame | None = None
 ) -> DataFrame:
     """
     The changes without `moved`, and beside them the words that rows took along when their keys changed.
@@ -155,7 +161,6 @@ def find_inherited_words(changes: DataFrame, keys: Sequence[str], *, at_once: bo
         entity=None,
         has_guid=has_guid,
     )
-    order = ("effective_timestamp", "sequence", "arrival", "message_id", "source")
     rows = complete.withColumns(
         {NODE: _key_number("data", keys, data), MOVE: _move_name(keys, data)}
     ).selectExpr(
@@ -163,7 +168,7 @@ def find_inherited_words(changes: DataFrame, keys: Sequence[str], *, at_once: bo
         MOVE,
         f"{MOVE} IS NOT NULL AND operation = '{UPSERT}' AS {MOVED_HERE}",
         *([GUID] if has_guid else []),
-        *order,
+        *ORDER,
         *(name for name in (SNAPSHOT, UNTIL) if name in changes.columns),
         *flat_columns(names, names, is_placed),
         *(f"{name} AS own_{name}" for name in OWN if name != SNAPSHOT or is_placed),
@@ -183,7 +188,7 @@ def find_inherited_words(changes: DataFrame, keys: Sequence[str], *, at_once: bo
     if is_placed:
         words = words.unionByName(rows.where(is_truncate).withColumn(FAMILY, F.lit(0).cast("long")))
     together = share_rows(words, F.col(FAMILY), everywhere=is_truncate).drop(NODE)
-    ordered = together.sortWithinPartitions(is_truncate.desc(), FAMILY, *layout.identity, *order)
+    ordered = together.sortWithinPartitions(is_truncate.desc(), FAMILY, *layout.identity, *ORDER)
     kept = rows.drop(NODE, MOVE, MOVED_HERE).schema
     flat = T.StructType([column for column in kept if not column.name.startswith("own_")])
     by = partial(inherit_words, layout=layout, schema=arrow_schema(flat, large=True))
@@ -208,14 +213,7 @@ def _move_name(keys: Sequence[str], data: T.StructType) -> Column:
 
 def _with_all_priorities(changes: DataFrame) -> DataFrame:
     """The changes with a priority of each field, null where it is the entity's."""
-    names = require_struct(changes, "data").fieldNames()
-    stated: list[str] = []
-    if "field_priorities" in changes.columns:
-        stated = require_struct(changes, "field_priorities").fieldNames()
-    priorities = [
-        (F.col("field_priorities").getField(name) if name in stated else F.lit(None).cast("int")).alias(name)
-        for name in names
-    ]
+    priorities = [field_priority(changes, name).alias(name) for name in field_names(changes)]
     return changes.withColumn("field_priorities", F.struct(*priorities))
 
 

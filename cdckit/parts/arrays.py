@@ -255,7 +255,7 @@ def whole_entities(batches: Iterable[pa.RecordBatch], identity: Sequence[str]) -
     """
     pieces: list[pa.RecordBatch] = []
     rows = size = 0
-    for batch in _slices(batches):
+    for batch in slices(batches, ROWS_AT_ONCE):
         if pieces and (rows >= ROWS_AT_ONCE or size >= BYTES_AT_ONCE):
             cut = _last_start(pieces[-1], batch, identity)
             if cut is not None:
@@ -278,11 +278,11 @@ def first_of_entity(table: pa.RecordBatch, identity: Sequence[str]) -> Bools:
     return first
 
 
-def _slices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Cut the rows into batches of a size that stays in the cache, whatever the session sends."""
+def slices(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
+    """Cut the rows into batches of so many at most, whatever the session sends."""
     for batch in batches:
-        for start in range(0, batch.num_rows, ROWS_AT_ONCE):
-            yield batch.slice(start, ROWS_AT_ONCE)
+        for start in range(0, batch.num_rows, size):
+            yield batch.slice(start, size)
 
 
 def _last_start(before: pa.RecordBatch, batch: pa.RecordBatch, identity: Sequence[str]) -> int | None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cdckit.parts.arrays import Bools, first_of_entity
+from cdckit.parts.arrays import Bools, first_of_entity, slices
 
 Result = tuple[Any, ...]
 Rule = Callable[..., Result]
@@ -26,7 +26,7 @@ _CHARACTERS_AT_ONCE = 1 << 26
 def rule_batches(batches: Iterable[pa.RecordBatch], rule: Rule, makes: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Apply a rule to each row: as many rows, in the columns that it makes."""
     results = _Results(makes)
-    for batch in _pieces(batches, _RULED_AT_ONCE):
+    for batch in slices(batches, _RULED_AT_ONCE):
         for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             results.add(rule(*row))
             if results.characters > _CHARACTERS_AT_ONCE:
@@ -209,7 +209,7 @@ def _with_bounds(
 ) -> Iterator[tuple[pa.RecordBatch, Bools, Bools]]:
     """The batches, and for each row whether it is the first and the last of its scope in all of them."""
     before: tuple[pa.RecordBatch, Bools] | None = None
-    for batch in _pieces(batches, _ROWS_AT_ONCE):
+    for batch in slices(batches, _ROWS_AT_ONCE):
         first = first_of_entity(batch, scope)
         if before is not None:
             first[0] = _scope_at(before[0], -1, scope) != _scope_at(batch, 0, scope)
@@ -217,12 +217,6 @@ def _with_bounds(
         before = batch, first
     if before is not None:
         yield *before, np.append(before[1][1:], True)
-
-
-def _pieces(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for start in range(0, batch.num_rows, size):
-            yield batch.slice(start, size)
 
 
 def _scope_at(batch: pa.RecordBatch, row: int, scope: tuple[str, ...]) -> list[Any]:

@@ -223,16 +223,13 @@ def _results(checked: CheckResult, suite: Suite, name: str, run: Any) -> Any:
     from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
 
     configurations = [expectation.configuration for expectation in _suite(suite).expectations]
+    sound = {"raised_exception": False, "exception_message": None, "exception_traceback": None}
     results = [
         ExpectationValidationResult(
             success=not result.broken,
             expectation_config=configuration,
             result=_result(result, checked.rows),
-            exception_info={
-                "raised_exception": False,
-                "exception_message": None,
-                "exception_traceback": None,
-            },
+            exception_info=sound,
         )
         for result, configuration in zip(checked.results, configurations, strict=True)
     ]

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.merging.merge import check_fields
-from cdckit.model.changes import ORDER, UNTIL, UPSERT
+from cdckit.model.changes import ORDER, UNTIL, UPSERT, field_priority
 from cdckit.model.forms import history_with
 from cdckit.model.history import (
     DELETED,
@@ -355,14 +355,9 @@ def find_contradictions(changes: DataFrame, *, keys: Sequence[str]) -> DataFrame
 def _statements(changes: DataFrame, data: T.StructType, keys: Sequence[str]) -> Column:
     """Write what a change says so that Spark can compare it; a delete gives fields a priority, no value."""
     is_upsert = F.col("operation") == UPSERT
-    stated: list[str] = []
-    if "field_priorities" in changes.columns:
-        stated = require_struct(changes, "field_priorities").fieldNames()
     fields = []
     for place, field in enumerate(data):
-        priority = F.col("priority")
-        if field.name in stated:
-            priority = F.coalesce(F.col("field_priorities").getField(field.name), priority)
+        priority = F.coalesce(field_priority(changes, field.name), "priority")
         value = comparable(F.col("data").getField(field.name), field.dataType)
         speaks = F.when(is_upsert, F.col("carried").getField(field.name)).otherwise(field.name not in keys)
         word = F.struct(F.when(is_upsert, value).alias("value"), priority.alias("priority"))

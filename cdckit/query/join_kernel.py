@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from pyspark.sql import types as T
 
 from cdckit.parts.arrays import (
+    NEVER,
     NOWHERE,
     ROWS_AT_ONCE,
     Bools,
@@ -47,9 +48,6 @@ KNOWN, FORGOTTEN = "known", "forgotten"
 
 IS_DELETED = "deleted"
 """Whether a version is deleted."""
-
-NEVER = np.iinfo(np.int64).max
-"""The end of what has none; an end that is told and is the last instant of all is taken for none."""
 
 
 class Versions(NamedTuple):
