@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 from importlib import import_module, metadata
 from numbers import Integral
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -221,27 +222,23 @@ def require_columns(frame: DataFrame, columns: Iterable[str], *, remedy: str | N
     *remedy* is the sentence that says what makes such a table.
     """
     if not isinstance(frame, DataFrame):
-        raise InvalidArgument(None, "its table", "a DataFrame of Spark", *_describe_frame(frame, remedy))
+        raise wrong_argument("its table", "a DataFrame of Spark", **_describe_frame(frame, remedy))
     missing = [column for column in columns if column not in frame.columns]
     if missing:
         raise MissingColumns(None, missing, frame.columns, remedy)
 
 
-def _describe_frame(frame: object, remedy: str | None) -> tuple[object, None, str | None]:
-    """What was found instead of a table of Spark, no example, and what makes one of it."""
+def _describe_frame(frame: object, remedy: str | None) -> dict[str, Any]:
+    """What was found instead of a table of Spark, and what makes one of it."""
     if not type(frame).__module__.startswith("pandas"):
-        return frame, None, remedy
+        return {"found": frame, "remedy": remedy}
     columns = ", ".join(map(str, getattr(frame, "columns", [])))
     description = f"a {type(frame).__name__} of pandas with the columns {columns}"
-    return (
-        description,
-        None,
-        remedy
-        or (
-            "`changes_from(frame, keys=[…])` makes changes of it, which `merge` makes a history of; "
-            "`session().createDataFrame(frame)` makes it a table of Spark as it is."
-        ),
+    way = (
+        "`changes_from(frame, keys=[…])` makes changes of it, which `merge` makes a history of; "
+        "`session().createDataFrame(frame)` makes it a table of Spark as it is."
     )
+    return {"found": description, "remedy": remedy or way}
 
 
 def require_types(frame: DataFrame, needed: T.StructType, *, remedy: str | None = None) -> None:

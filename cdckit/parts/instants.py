@@ -84,15 +84,7 @@ def instant_literal(at: object) -> str:
         instant = datetime(instant.year, instant.month, instant.day, tzinfo=UTC)
     else:
         instant = datetime(2024, 1, 1, tzinfo=UTC)
-    parts = [
-        instant.year,
-        instant.month,
-        instant.day,
-        instant.hour,
-        instant.minute,
-        instant.second,
-        instant.microsecond,
-    ]
+    parts = [*instant.timetuple()[:6], instant.microsecond]
     while len(parts) > 3 and not parts[-1] and not (len(parts) == 5 and parts[3]):
         parts.pop()
     return f"datetime({', '.join(map(str, parts))}, tzinfo=UTC)"

@@ -105,13 +105,8 @@ def _row_expression(
         raise wrong_argument(argument, "a field, an SQL expression or a column", expression)
     columns = fields.columns
     try:
-        column = (
-            expression
-            if isinstance(expression, Column)
-            else F.col(quoted(expression))
-            if expression in columns
-            else F.expr(expression)
-        )
+        text = quoted(expression) if isinstance(expression, str) and expression in columns else expression
+        column = F.expr(text) if isinstance(text, str) else text
         # Beside the fields: so an aggregate, which would be told of many rows, cannot pass for one of a row.
         field = fields.select("*", column).schema[-1]
     except AnalysisException as error:

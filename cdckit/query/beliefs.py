@@ -253,17 +253,8 @@ def error_durations(
     ).where(F.col("error").isNotNull())
     error = F.struct("error", "shown_value", "true_value")
     seconds = (F.unix_micros(VALID_TO) - F.unix_micros(VALID_FROM)) / F.lit(1_000_000)
-    return fold_periods(errors, ["guid", "field"], error).select(
-        "guid",
-        *map(quoted, named),
-        "field",
-        "error",
-        VALID_FROM,
-        VALID_TO,
-        "shown_value",
-        "true_value",
-        seconds.alias("seconds"),
-    )
+    folded = fold_periods(errors, ["guid", "field"], error).withColumn("seconds", seconds)
+    return folded.select("guid", *map(quoted, named), *_ERRORS)
 
 
 def _instants(earlier: datetime, later: datetime) -> list[Column]:

@@ -230,9 +230,8 @@ def _require_same_fields(a: DataFrame, b: DataFrame) -> None:
 def version_rows(history: DataFrame) -> DataFrame:
     """`guid`, `begins`, and the `version` in one struct: no field's name can be taken for another's."""
     fields = business_fields(history).fieldNames()
-    entries: list[str] = []
-    if FIELD_PROVENANCE in history.columns:
-        entries = require_struct(history, FIELD_PROVENANCE).fieldNames()
+    has_entries = FIELD_PROVENANCE in history.columns
+    entries = require_struct(history, FIELD_PROVENANCE).fieldNames() if has_entries else []
     said_by = [
         (F.col(FIELD_PROVENANCE).getField(name) if name in entries else F.lit(None))
         .cast(provenance_type())

@@ -90,11 +90,7 @@ def is_value(value: Any, kind: T.DataType) -> bool:
 
 
 def _form(kind: T.DataType) -> tuple[Any, Callable[[Any, T.DataType], Column]]:
-    return next((form for kinds, form in _LITERALS.items() if isinstance(kind, kinds)), ((), _no_value))
-
-
-def _no_value(value: Any, kind: T.DataType) -> Column:
-    raise ValueError(value)
+    return next(form for kinds, form in _LITERALS.items() if isinstance(kind, kinds))
 
 
 def _whole_number(value: Any, kind: T.DataType) -> Column:
@@ -168,5 +164,6 @@ _LITERALS: dict[Any, tuple[Any, Callable[[Any, T.DataType], Column]]] = {
     T.ArrayType: ((list, tuple), _array),
     T.MapType: (Mapping, _map),
     T.StructType: (Mapping, _struct),
+    T.DataType: ((), lambda value, _: F.lit(value)),  # no value is of any other
 }
 """By type: the classes of its values in Python, and how a column is made of one."""

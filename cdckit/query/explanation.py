@@ -305,36 +305,21 @@ def _pieces(asked: AdditiveMeasure, before: Belief) -> list[Column]:
     )
     # What a row had counted moves to the other group; what it counts more is a piece of its own.
     given = F.when(moves & reason.isNull(), was).otherwise(now)
+    changes = stays & (~moves | reason.isNull())
+    left = F.when(moves, RECLASSIFIED).otherwise(REMOVED)
+    entered = F.when(moves, RECLASSIFIED).when(in_time, LATE).otherwise(NEW)
+    changed = F.when(in_time, CORRECTED).otherwise(UPDATED)
     pieces = [
-        (leaves, was, F.when(moves, RECLASSIFIED).otherwise(REMOVED), -was.number, -was.weight),
-        (
-            enters,
-            now,
-            F.when(moves, RECLASSIFIED).when(in_time, LATE).otherwise(NEW),
-            given.number,
-            given.weight,
-        ),
-        (
-            stays & (~moves | reason.isNull()),
-            now,
-            F.when(in_time, CORRECTED).otherwise(UPDATED),
-            now.number - was.number,
-            now.weight - was.weight,
-        ),
+        (leaves, was, left, -was.number, -was.weight),
+        (enters, now, entered, given.number, given.weight),
+        (changes, now, changed, now.number - was.number, now.weight - was.weight),
     ]
-    return [
-        F.when(
-            holds,
-            F.struct(
-                F.lit(place).alias("place"),
-                row.groups.alias("groups"),
-                F.coalesce(reason, kind).alias("kind"),
-                number.cast(asked.amounts).alias("number"),
-                weight.alias("weight"),
-            ),
-        )
-        for place, (holds, row, kind, number, weight) in enumerate(pieces)
-    ]
+    columns = []
+    for place, (holds, row, kind, number, weight) in enumerate(pieces):
+        what = F.lit(place).alias("place"), row.groups.alias("groups"), F.coalesce(reason, kind).alias("kind")
+        amounts = number.cast(asked.amounts).alias("number"), weight.alias("weight")
+        columns.append(F.when(holds, F.struct(*what, *amounts)))
+    return columns
 
 
 def _with_means(

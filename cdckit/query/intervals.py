@@ -88,19 +88,14 @@ def allen_relation(
         .when(other_ends < begins, "after")
         .when(other_ends == begins, "met_by")
     )
-    names = {
-        (-1, -1): "overlaps",
-        (-1, 0): "finished_by",
-        (-1, 1): "contains",
-        (0, -1): "starts",
-        (0, 0): "equals",
-        (0, 1): "started_by",
-        (1, -1): "during",
-        (1, 0): "finishes",
-        (1, 1): "overlapped_by",
+    by_begin = {
+        -1: ("overlaps", "finished_by", "contains"),
+        0: ("starts", "equals", "started_by"),
+        1: ("during", "finishes", "overlapped_by"),
     }
-    for (beginning, ending), name in names.items():
-        relation = relation.when((begin == beginning) & (end == ending), name)
+    for beginning, by_end in by_begin.items():
+        for ending, name in zip((-1, 0, 1), by_end, strict=True):
+            relation = relation.when((begin == beginning) & (end == ending), name)
     return F.when(is_period(begins, ends) & is_period(other_begins, other_ends), relation)
 
 

@@ -356,29 +356,23 @@ def revoke(changes: DataFrame, messages: Messages, *, source: str | None = None)
     of_source = F.lit(True) if source is None else F.col("source").eqNullSafe(source)
     if isinstance(revoked, DataFrame):
         return _without_messages(changes, revoked, of_source, by_source=by_source)
+    if not revoked:
+        return changes
     is_revoked = of_source & F.coalesce(F.col("message_id").isin(revoked), F.lit(False))
-    return (
-        changes.where(~_refuse_lists(is_revoked, _is_list_change(changes), F.col("message_id")))
-        if revoked
-        else changes
-    )
+    return changes.where(~_refuse_lists(changes, is_revoked))
 
 
-def _is_list_change(changes: DataFrame) -> Column:
-    """Tell whether a change is of a full list; without the columns that tell, it is of none."""
-    return is_list_change() if {"source", "effective_timestamp"} <= set(changes.columns) else F.lit(False)
-
-
-def _refuse_lists(is_revoked: Column, of_list: Column, message: Column) -> Column:
-    """*is_revoked*, the changes that are to go; ends the job for those of a full list."""
+def _refuse_lists(changes: DataFrame, is_revoked: Column) -> Column:
+    """*is_revoked*, which *changes* are to go; ends the job for those of a full list."""
+    if not {"source", "effective_timestamp"} <= set(changes.columns):
+        return is_revoked  # without the columns that tell, a change is of no list
     sentence = (
         "revoke() needs messages that stand for themselves, and this is a full list, of which the changes "
         "say only what was new: take it back by `ledger.revoke_list(taken_at=…, source=…)`, or leave it out "
-        "of "
-        "what `changes_from_snapshots` is given.  The message: "
+        "of what `changes_from_snapshots` is given.  The message: "
     )
-    refused = F.raise_error(F.concat(F.lit(sentence), message)).cast("boolean")
-    return F.when(is_revoked & of_list, refused).otherwise(is_revoked)
+    refused = F.raise_error(F.concat(F.lit(sentence), "message_id")).cast("boolean")
+    return F.when(is_revoked & is_list_change(), refused).otherwise(is_revoked)
 
 
 def _without_messages(
@@ -388,7 +382,7 @@ def _without_messages(
     require_types(messages, T.StructType([CHANGE_SCHEMA[name] for name in names]))
     wanted = messages.where("message_id IS NOT NULL").select(F.struct(*names).alias(_REVOKED))
     same = [F.col(name).eqNullSafe(F.col(quoted(_REVOKED)).getField(name)) for name in names]
-    is_revoked = _refuse_lists(of_source, _is_list_change(changes), F.col("message_id"))
+    is_revoked = _refuse_lists(changes, of_source)
     return changes.join(wanted, reduce(Column.__and__, same) & is_revoked, "left_anti")
 
 

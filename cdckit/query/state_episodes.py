@@ -179,13 +179,7 @@ def transitions(
     by_group = (F.col(name) if name == "guid" else comparable_value(of_group, name) for name in groups)
     # A deleted version keeps the fields of the key.
     values = (F.when(is_there(version), comparable_value(version, field)) for version in (was, now))
-    return (
-        version_steps(narrow, start, end)
-        .where(changed)
-        .groupBy(
-            *(column.alias(name) for column, name in zip(by_group, groups, strict=True)),
-            operation.alias("operation"),
-            *(value.alias(name) for value, name in zip(values, ("from_value", "to_value"), strict=True)),
-        )
-        .agg(F.count(F.lit(1)).alias("transitions"))
-    )
+    named = zip((*groups, *new_columns[:-1]), (*by_group, operation, *values), strict=True)
+    kept = version_steps(narrow, start, end).where(changed)
+    counted = kept.groupBy(*(column.alias(name) for name, column in named))
+    return counted.agg(F.count(F.lit(1)).alias("transitions"))

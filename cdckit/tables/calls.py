@@ -186,13 +186,9 @@ class Call(tables.Call):
         self, expressions: str | Column | Sequence[str | Column] | None, argument: str
     ) -> list[TypedColumn]:
         """The columns, or expressions, that a table is sequenced by."""
-        several = (
-            []
-            if expressions is None
-            else [expressions]
-            if isinstance(expressions, str | Column) or not isinstance(expressions, Iterable)
-            else list(expressions)
-        )
+        given: Any = expressions
+        is_single = isinstance(given, str | Column) or not isinstance(given, Iterable)
+        several = [] if given is None else [given] if is_single else list(given)
         columns = [self.expression(expression, argument) for expression in several]
         typed = [part for part in columns if part is not None]
         for part in typed:

@@ -228,6 +228,7 @@ def changes_from_snapshots(
         raise wrong_argument("taken_at", "left out, since each list has its instant", taken_at)
     call.require_all()
     after = F.lit(None).cast("timestamp_ltz") if lists.next_taken is None else lists.next_taken
+    carried = [_carried(at, lists.lacking.get(name, ())).alias(name) for name in fields]
     rows = lists.table.frame.select(
         by.alias("source"),
         at.alias("taken"),
@@ -235,9 +236,7 @@ def changes_from_snapshots(
         after.alias("next_taken"),
         F.lit(priority).alias("priority"),
         listed_fields(lists.table.frame, fields).alias("data"),
-        F.struct(*(_carried(at, lists.lacking.get(name, ())).alias(name) for name in fields)).alias(
-            "carried"
-        ),
+        F.struct(*carried).alias("carried"),
     )
     placed = rows if lists.next_taken is not None else _with_next(rows)
     no_time = time.sentence("time_said", F.to_json(F.col("data")))

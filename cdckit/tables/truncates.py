@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.model.changes import ABSENT, DELETE, keep_key
-from cdckit.parts.arguments import require_struct
+from cdckit.parts.arguments import quoted, require_struct
 from cdckit.parts.values import comparable
 
 IS_TRUNCATE = "is_truncate"
 """The column that says whether a row of a table is a truncate."""
+
+_PLACE = ("effective_timestamp", "sequence", "arrival")
+_END = (*_PLACE, "message_id", "source", "priority")
 
 
 def with_absences(changes: DataFrame, keys: Sequence[str], kinds: T.StructType) -> DataFrame:
@@ -32,47 +35,42 @@ def with_absences(changes: DataFrame, keys: Sequence[str], kinds: T.StructType) 
     """
     statements = changes.where(~F.col(IS_TRUNCATE)).drop(IS_TRUNCATE)
     ends = _with_previous(changes.where(F.col(IS_TRUNCATE)))
+    place = F.struct(*_PLACE)
+    entity = {
+        f"key {n}": comparable(F.col("data").getField(key), kinds[key].dataType) for n, key in enumerate(keys)
+    }
     mentions = statements.where(F.col("operation").isNotNull()).select(
         F.col("source").alias("by"),
         "operation",
         "data",
-        _place().alias("place"),
-        F.struct(_place(), "message_id").alias("in_order"),
-        *(
-            comparable(F.col("data").getField(key), kinds[key].dataType).alias(f"key {n}")
-            for n, key in enumerate(keys)
-        ),
+        place.alias("place"),
+        F.struct(place, "message_id").alias("in_order"),
+        *(value.alias(name) for name, value in entity.items()),
     )
-    first = (F.col("ends") > F.col("place")) & (
-        F.col("previous").isNull() | (F.col("previous") < F.col("place"))
-    )
+    is_first = F.col("previous").isNull() | (F.col("previous") < F.col("place"))
+    first = (F.col("ends") > F.col("place")) & is_first
     met = mentions.join(F.broadcast(ends), F.col("by").eqNullSafe(F.col("source")) & first, how="inner")
-    entity = [F.col(f"`key {n}`") for n in range(len(keys))]
     last = F.max_by(F.struct("operation", "data", "end"), "in_order").alias("last")
-    entities = met.groupBy("by", "ends", *entity).agg(last).where(F.col("last.operation") != DELETE)
+    entities = (
+        met.groupBy("by", "ends", *map(quoted, entity)).agg(last).where(F.col("last.operation") != DELETE)
+    )
     # What a truncate ends has no end itself.
     return statements.unionByName(_absences(entities, keys, statements), allowMissingColumns=True)
-
-
-def _place() -> Column:
-    return F.struct("effective_timestamp", "sequence", "arrival")
 
 
 def _with_previous(truncates: DataFrame) -> DataFrame:
     """Each truncate with the one of its source before it."""
     in_order = Window.partitionBy("source").orderBy("ends")
-    end = F.struct("effective_timestamp", "sequence", "arrival", "message_id", "source", "priority")
-    placed = truncates.select("source", _place().alias("ends"), end.alias("end"))
+    placed = truncates.select("source", F.struct(*_PLACE).alias("ends"), F.struct(*_END).alias("end"))
     return placed.withColumn("previous", F.lag("ends").over(in_order))
 
 
 def _absences(entities: DataFrame, keys: Sequence[str], changes: DataFrame) -> DataFrame:
     data = require_struct(changes, "data")
     values, carried = keep_key(F.col("last.data"), keys, data)
-    end = ("effective_timestamp", "sequence", "arrival", "message_id", "source", "priority")
     return entities.select(
         F.lit(ABSENT).alias("operation"),
-        *(F.col("last.end").getField(name).alias(name) for name in end),
+        *(F.col("last.end").getField(name).alias(name) for name in _END),
         values.alias("data"),
         carried.alias("carried"),
     )
