@@ -334,7 +334,7 @@ class Ledger:
         """Name those that priorities are given for, and that nothing comes from: they may be misspelt."""
         unused = find_unused_priorities(self.changes(), dict.fromkeys(ranked, Priority())) if ranked else None
         if unused and (rows := unused.collect()):
-            unknown = UnknownSource((row.source for row in rows), rows[0].sources, None)
+            unknown = UnknownSource((row.source for row in rows), rows[0].sources)
             _LOG.warning("%s: %s", self.at_commit().kind, unknown)
 
     def sink(self, name: str, *, gate: Gate | None = None) -> Callable[[DataFrame, int], ApplyResult]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from inspect import Parameter, signature
@@ -17,29 +16,22 @@ from pyspark.sql import types as T
 from cdckit.errors import CdcError, InvalidArgument
 from cdckit.model.changes import CHANGE_SCHEMA, MOVED, RANKED, field_names, field_priority, ranked_sources
 from cdckit.model.forms import CHANGES
-from cdckit.parts.arguments import nearest_name, require_int
+from cdckit.parts.arguments import require_int, suggest_name, suggest_names, wrong_argument
 from cdckit.parts.calls import rows_of, takes
 from cdckit.parts.public_calls import called, called_function
 
 
 class UnknownSource(CdcError, ValueError):
-    """
-    Priorities are given for sources that no change comes from.
+    """Priorities are given for *unknown* sources, of which no change comes; *known* are those of changes."""
 
-    *example* is the call with the names that are near them, None where one is near none.
-    """
-
-    def __init__(self, unknown: Iterable[str], known: Iterable[str], example: str | None) -> None:
-        self.unknown, self.known, self.example = tuple(unknown), tuple(known), example
-        super().__init__(self.unknown, self.known, example)
+    def __init__(self, unknown: Iterable[str], known: Iterable[str]) -> None:
+        self.unknown, self.known = tuple(unknown), tuple(known)
+        super().__init__(self.unknown, self.known)
 
     def __str__(self) -> str:
-        names = ", ".join(repr(name) for name in self.known) or "no source that has a name"
-        sentence = (
-            f"with_priorities() would do nothing for {', '.join(repr(name) for name in self.unknown)}: "
-            f"the changes come from {names}."
-        )
-        return sentence if self.example is None else f"{sentence} A call that would do: {self.example}"
+        unknown = ", ".join(f"{name!r}{suggest_name(name, self.known)}" for name in self.unknown)
+        names = ", ".join(map(repr, self.known)) or "no source that has a name"
+        return f"with_priorities() would do nothing for {unknown}: the changes come from {names}."
 
 
 @takes()
@@ -52,8 +44,8 @@ def require_sources(changes: DataFrame, priorities: Mapping[str, Priority]) -> N
         priorities: By `source`, as for `with_priorities`.
 
     Raises:
-        UnknownSource: No change comes from one of them; it names those that changes do come from, and a
-            call of `with_priorities` with the nearest of them in its place, if one is near.
+        UnknownSource: No change comes from one of them; it names those that changes do come from, and the
+            nearest of them, if one is near.
         InvalidArgument, MissingColumns, WrongColumnType: As `find_unused_priorities`.
 
     Cost: a job, which reads the sources of all changes once.
@@ -62,24 +54,13 @@ def require_sources(changes: DataFrame, priorities: Mapping[str, Priority]) -> N
     >>> try:
     ...     require_sources(changes, {"shpo": Priority(2)})
     ... except UnknownSource as error:
-    ...     print(error.example)
-    with_priorities(changes, {'shop': Priority(2)})
+    ...     print(error)
+    with_priorities() would do nothing for 'shpo' (is it shop?): the changes come from 'shop'.
     """
     unused = {row["source"]: row["sources"] for row in find_unused_priorities(changes, priorities).collect()}
     if unused:
-        sources = next(iter(unused.values()))
-        unknown = [source for source in priorities if source in unused]
-        near = {
-            source: nearest_name(source, sources) if source in unused else source for source in priorities
-        }
-        right = {
-            close: priorities[source]
-            for source, close in near.items()
-            # Two that are near one source: what was said of the source itself stands.
-            if close is not None and (source not in unused or close not in priorities)
-        }
-        example = None if None in near.values() else f"with_priorities(changes, {right!r})"
-        raise UnknownSource(unknown, sources, example)
+        known = next(iter(unused.values()))
+        raise UnknownSource((source for source in priorities if source in unused), known)
 
 
 FieldRule = str | Callable[..., Column]
@@ -197,6 +178,9 @@ def _lowest_priority(changes: DataFrame, names: list[str]) -> Column:
     )
 
 
+_EXAMPLE = 'Priority(1, {"name": 9})'
+
+
 @dataclass(frozen=True)
 class Priority:
     """
@@ -223,13 +207,11 @@ class Priority:
 
     @called("Priority")
     def __post_init__(self) -> None:
-        require_int(self.entity, "entity", example='Priority(1, {"name": 9})')
+        require_int(self.entity, "entity", example=_EXAMPLE)
         if not isinstance(self.fields, Mapping):
-            example = f'Priority({self.entity}, {{"name": 9}})'
-            raise InvalidArgument(None, "fields", "a mapping of field to priority", self.fields, example)
+            raise InvalidArgument(None, "fields", "a mapping of field to priority", self.fields, _EXAMPLE)
         for name, priority in self.fields.items():
-            example = f"Priority({self.entity}, {{{name!r}: 9}})"
-            require_int(priority, f"fields[{name!r}]", example=example)
+            require_int(priority, f"fields[{name!r}]", example=_EXAMPLE)
 
     def __repr__(self) -> str:
         return f"Priority({self.entity}{f', {dict(self.fields)!r}' if self.fields else ''})"
@@ -269,10 +251,8 @@ def with_priorities(changes: DataFrame, priorities: Mapping[str, Priority]) -> D
     for source, priority in priorities.items():
         unknown = sorted(set(priority.fields) - set(fields))
         if unknown:
-            argument = f"priorities[{source!r}].fields"
-            needed = f"of fields among {', '.join(fields)}"
-            example = _call_with_fields(priorities, fields)
-            raise InvalidArgument(None, argument, needed, unknown, example)
+            needed, remedy = f"of fields among {', '.join(fields)}", suggest_names(unknown, fields)
+            raise wrong_argument(f"priorities[{source!r}].fields", needed, unknown, remedy=remedy)
     entity = _value_by_source({source: p.entity for source, p in priorities.items()}, F.col("priority"))
     single = [
         _value_by_source(
@@ -284,26 +264,6 @@ def with_priorities(changes: DataFrame, priorities: Mapping[str, Priority]) -> D
     ranked = dict.fromkeys([*ranked_sources(changes.schema), *priorities])
     replaced = changes.withColumns({"priority": entity, "field_priorities": named})
     return replaced.withMetadata("priority", {RANKED: list(ranked)})
-
-
-def _call_with_fields(priorities: Mapping[str, Priority], fields: Sequence[str]) -> str | None:
-    """
-    The call with the field that is near in the place of each misspelt one; None where one is near none.
-
-    What was said of the field itself stands.
-    """
-    right: dict[str, Priority] = {}
-    for source, priority in priorities.items():
-        near = {name: name if name in fields else nearest_name(name, fields) for name in priority.fields}
-        if None in near.values():
-            return None
-        corrected = {
-            str(close): priority.fields[name]
-            for name, close in near.items()
-            if close == name or close not in priority.fields
-        }
-        right[source] = Priority(priority.entity, corrected)
-    return f"with_priorities(changes, {right!r})"
 
 
 @takes(changes=rows_of(T.StructType([CHANGE_SCHEMA["source"]]), "{} have no `source`, or not as text"))
@@ -339,26 +299,14 @@ def find_unused_priorities(changes: DataFrame, priorities: Mapping[str, Priority
 
 
 def _require_priorities(priorities: Mapping[str, Priority]) -> None:
-    function = called_function()
+    example = f'{called_function()}(changes, {{"shop": {_EXAMPLE}}})'
     if not isinstance(priorities, Mapping):
-        example = f'{function}(changes, {{"shop": Priority(1)}})'
         raise InvalidArgument(None, "priorities", "a mapping of source to Priority", priorities, example)
-    right = {str(source): _as_priority(priority) for source, priority in priorities.items()}
-    example = f"{function}(changes, {right!r})"
     for source, priority in priorities.items():
         if not isinstance(source, str):
             raise InvalidArgument(None, "priorities", "of sources that are texts", source, example)
         if not isinstance(priority, Priority):
             raise InvalidArgument(None, f"priorities[{source!r}]", "a Priority", priority, example)
-
-
-def _as_priority(value: object) -> Priority:
-    """Read what may have been meant: a number for the entity, a mapping for single fields."""
-    with suppress(InvalidArgument):
-        if isinstance(value, Priority):
-            return value
-        return Priority(0, value) if isinstance(value, Mapping) else Priority(value)  # type: ignore[arg-type]
-    return Priority(1)
 
 
 def _value_by_source(values: Mapping[str, int | None], otherwise: Column) -> Column:
