@@ -154,7 +154,7 @@ class KeyWalk:
     The entities of a target, or of some families of it, while their records are gone through.
 
     What `_take`, `_catch_up` and `_delete` do to one entity are the rules of the merge, which
-    `cdckit.merging.states` has for columns of entities: who changes one changes the other.
+    `cdckit.merging.precedence` has for columns of entities: who changes one changes the other.
     """
 
     def __init__(self, keys: WeakKeys) -> None:

@@ -39,7 +39,8 @@ from typing import NamedTuple
 import numpy as np
 
 from cdckit.merging.arrow_changes import Changes, value_column
-from cdckit.merging.states import States, effective, states
+from cdckit.merging.precedence import effective
+from cdckit.merging.states import States, states
 from cdckit.parts.arrays import NEVER, Bools, Ints, group_starts, number_values
 
 

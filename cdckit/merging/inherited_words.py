@@ -33,7 +33,7 @@ from cdckit.merging.arrow_changes import (
     value_column,
 )
 from cdckit.merging.log_order import order_entities
-from cdckit.merging.states import counting_changes, field, steps
+from cdckit.merging.precedence import counting_changes, field, steps
 from cdckit.model.changes import UPSERT
 from cdckit.parts.arrays import NOWHERE, Bools, Ints, first_of_entity, ints
 from cdckit.parts.arrow_types import make_batch

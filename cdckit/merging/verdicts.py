@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from cdckit.errors import CdcError
 from cdckit.merging.arrow_changes import OPERATIONS, Changes, Layout
 from cdckit.merging.log_order import order_entities
-from cdckit.merging.states import Field, Steps, effective, field, steps
+from cdckit.merging.precedence import Field, Steps, effective, field, steps
 from cdckit.parts.arrays import (
     NEVER,
     NOWHERE,

@@ -10,7 +10,8 @@ import pyarrow as pa
 from cdckit.merging.arrow_changes import GUID, Changes, Layout, value_column
 from cdckit.merging.ends import Versions, versions_with_ends
 from cdckit.merging.log_order import order_entities
-from cdckit.merging.states import States, effective, states
+from cdckit.merging.precedence import effective
+from cdckit.merging.states import States, states
 from cdckit.model.history import FIELD_PROVENANCE
 from cdckit.parts.arrays import (
     BYTES_AT_ONCE,
