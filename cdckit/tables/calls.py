@@ -228,21 +228,15 @@ class Call(tables.Call):
 
     def digits(self, expression: object) -> Column:
         """Write what an instant lacks of its time: its digits below a microsecond, perhaps none."""
-        digits = None
-        if isinstance(expression, str | Column):
-            with suppress(*_SPARK_ERRORS):
-                digits = self._typed(expression).digits
-        return F.lit("") if digits is None else F.coalesce(digits, F.lit(""))
+        typed = self._known(expression)
+        return F.lit("") if typed is None or typed.digits is None else F.coalesce(typed.digits, F.lit(""))
 
     def time_text(self, expression: object, within: Sequence[str] = ()) -> Column:
         """
         Write as text what a row has for a time; where *expression* reads none, the texts of columns *within*.
         """
-        text = F.lit(None).cast("string")
-        if isinstance(expression, str | Column):
-            with suppress(*_SPARK_ERRORS):
-                typed = self._typed(expression)
-                text = as_text(typed.value, typed.kind)
+        typed = self._known(expression)
+        text = F.lit(None).cast("string") if typed is None else as_text(typed.value, typed.kind)
         if len(within) > 1:
             texts = F.array_compact(F.array(*(F.nullif(F.trim(quoted(name)), F.lit("")) for name in within)))
             return F.coalesce(text, F.nullif(F.array_join(F.array_distinct(texts), " "), F.lit("")))
@@ -250,18 +244,12 @@ class Call(tables.Call):
 
     def columns_to_read(self, expression: object) -> list[str]:
         """The columns of an expression that makes times of texts alone; none if it names null as a value."""
-        is_column = isinstance(expression, str) and expression in self.columns
-        if not isinstance(expression, str | Column) or is_column:
-            return []
+        texts, typed = self._texts_in(expression), self._known(expression)
         # The quotes of `Column<'…'>` are none of a text.
         words = expression if isinstance(expression, str) else str(expression)[len("Column<'") : -len("'>")]
-        if any(_NULL.findall(words)):
-            return []
-        with suppress(*_SPARK_ERRORS):
-            texts = self._texts_in(expression)
-            if texts == self._named_in(expression) and is_time(self._typed(expression).kind):
-                return texts
-        return []
+        names_null = any(_NULL.findall(words))
+        is_made_of_texts = texts == self._named_in(expression) and typed is not None and is_time(typed.kind)
+        return texts if is_made_of_texts and not names_null else []
 
     def unreadable(self, expression: object, argument: str, *, within: bool = False) -> Unreadable:
         """Say of rows that their time, the `time_text`, cannot be read."""
@@ -276,20 +264,18 @@ class Call(tables.Call):
 
     def text_column(self, expression: object) -> list[str]:
         """The one column of texts that an expression names; none of several, or where it is a column."""
-        if isinstance(expression, str) and expression in self.columns:
-            return []
-        if not isinstance(expression, str | Column):
-            return []
         within = self._texts_in(expression)
         return within if len(within) == 1 else []
 
-    def _texts_in(self, expression: str | Column) -> list[str]:
+    def _texts_in(self, expression: object) -> list[str]:
         """The columns of texts that an expression names."""
         return [name for name in self._named_in(expression) if isinstance(self._kind(name), TEXTS)]
 
-    def _named_in(self, expression: str | Column) -> list[str]:
-        """The columns that an expression names; a name within a literal counts too."""
+    def _named_in(self, expression: object) -> list[str]:
+        """The columns that an expression names, if it is none itself; a name within a literal counts too."""
         words = str(expression)
+        if words in self.columns or not isinstance(expression, str | Column):
+            return []
         return [name for name in self.columns if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", words)]
 
     def source(self, source: str | Column) -> Column:
@@ -362,6 +348,13 @@ class Call(tables.Call):
             # What else is wrong with the column that is probably meant is told at once.
             near = nearest_name(expression, self.columns) if isinstance(expression, str) else None
             return None if near is None else self._typed(near)
+
+    def _known(self, expression: object) -> TypedColumn | None:
+        """A column, or an expression, as it is; None where it is neither, or Spark cannot read it."""
+        if isinstance(expression, str | Column):
+            with suppress(*_SPARK_ERRORS):
+                return self._typed(expression)
+        return None
 
     def _why(self, expression: str | Column, error: Exception) -> str:
         """Why Spark cannot read an expression: what it says, or the types where it says nothing of use."""

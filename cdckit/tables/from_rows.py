@@ -39,7 +39,6 @@ from cdckit.tables.times import (
     TEXTS,
     TypedColumn,
     as_instant,
-    is_other_day,
     is_text_of_never,
     is_time,
     order_text,
@@ -340,8 +339,20 @@ def _read(frame: AnyTable, *, priority: int, **arguments: Any) -> _Read:
     argument, begin = ("effective", effective) if begin is None else ("valid_from", begin)
     says_time = isinstance(begin, str | Column)
     time, time_argument = (begin, argument) if says_time else (first_of(sequence), "sequence_by")
-    places, arrival = _text_places(sequence, parts), _arrival(parts)
-    effective_at = _effective(call, begin, argument, sequence, parts)
+    listed = sequence if isinstance(sequence, list | tuple) else [sequence]
+    # A day in a form that does not sort may stand in a part of the sequence that is a text.
+    places = [
+        (place, part) for place, part in zip(listed, parts, strict=False) if isinstance(part.kind, TEXTS)
+    ]
+    sequenced_at, arrival = _sequence_times(parts)
+    if begin is not None:
+        effective_at = _instant(call, begin, argument)
+    elif sequenced_at is not None:
+        effective_at = sequenced_at
+    else:
+        effective_at = F.timestamp_seconds(F.lit(0))
+        if parts:
+            call.lacks_time(sequence, parts[0].kind)
     until, end_said = _until(call, end)
     sequence_text = order_text(parts)
     if not parts and sequence is None:  # a time that alone says the order says it with all of its digits
@@ -350,11 +361,11 @@ def _read(frame: AnyTable, *, priority: int, **arguments: Any) -> _Read:
     columns = {
         "effective_timestamp": effective_at,
         "time_said": call.time_text(time, call.text_column(time)),
-        "places_said": F.array(*map(_other_day, _texts(parts))).cast("array<string>"),
+        "places_said": F.array(*(other_day(part) for _, part in places)).cast("array<string>"),
         UNTIL: until,
         "end_said": end_said,
         "known": effective_at if arrival is None else F.coalesce(arrival, effective_at),
-        "lacks_arrival": F.lit(False) if begin is None else _lacks_arrival(parts),
+        "lacks_arrival": F.lit(False) if begin is None or sequenced_at is None else sequenced_at.isNull(),
         "row": row,
         "place": (row if sequence is None else F.lit(0)).cast("string"),
         "returns": none,
@@ -384,7 +395,7 @@ def _read(frame: AnyTable, *, priority: int, **arguments: Any) -> _Read:
     words = Words(
         tuple(key_names),
         call.unreadable(time, time_argument, within=True),
-        tuple(call.unreadable(place, "sequence_by") for place in places),
+        tuple(call.unreadable(place, "sequence_by") for place, _ in places),
         None if end is None else call.unreadable(end, "valid_to", within=True),
         priority,
         # When a row is true is not when it came.
@@ -450,24 +461,20 @@ def _ignored(call: Call, columns: bool | Sequence[str | Column], fields: Sequenc
     return call.listed(columns, "ignore_null_updates")
 
 
-def _first_part(parts: Sequence[TypedColumn]) -> TypedColumn | None:
+def _sequence_times(parts: Sequence[TypedColumn]) -> tuple[Column | None, Column | None]:
+    """
+    Find when a row was sequenced, if the first part of that is a time by its type; and the same of texts.
+
+    A CSV has no types, and who is not told of an arrival knows all too early.
+    """
     first = parts[0] if parts else None
     while first is not None and isinstance(first.kind, T.StructType):
         inner = first.kind.fields[0]
         first = TypedColumn(first.value.getField(inner.name), inner.dataType)
-    return first
-
-
-def _sequence_time(parts: Sequence[TypedColumn]) -> Column | None:
-    """Find when a row was sequenced, if the first part of that is a time by its type."""
-    first = _first_part(parts)
-    return _arrival(parts) if first is not None and is_time(first.kind) else None
-
-
-def _arrival(parts: Sequence[TypedColumn]) -> Column | None:
-    """The same, of a text too: a CSV has no types, and who is not told of an arrival knows all too early."""
-    first = _first_part(parts)
-    return None if first is None else as_instant(first.value, first.kind, first.words)
+    if first is None:
+        return None, None
+    instant = as_instant(first.value, first.kind, first.words)
+    return instant if is_time(first.kind) else None, instant
 
 
 def _is_first(begin: object, sequence: object) -> bool:
@@ -476,50 +483,10 @@ def _is_first(begin: object, sequence: object) -> bool:
     return isinstance(begin, str) and isinstance(first, str) and begin == first
 
 
-def _lacks_arrival(parts: Sequence[TypedColumn]) -> Column:
-    """Tell whether a row could say by its sequence when it came, and does not."""
-    instant = _sequence_time(parts)
-    return F.lit(False) if instant is None else instant.isNull()
-
-
-def _effective(
-    call: Call,
-    expression: str | Column | datetime | None,
-    argument: str,
-    sequence: object,
-    parts: Sequence[TypedColumn],
-) -> Column:
-    if expression is not None:
-        return _instant(call, expression, argument)
-    instant = _sequence_time(parts)
-    if instant is None and parts:
-        call.lacks_time(sequence, parts[0].kind)
-    return F.timestamp_seconds(F.lit(0)) if instant is None else instant
-
-
 def _instant(call: Call, expression: str | Column | datetime, argument: str) -> Column:
     if isinstance(expression, datetime):
         return require_instant(expression, argument)
     return call.instant(expression, argument)
-
-
-def _text_places(sequence: object, parts: Sequence[TypedColumn]) -> list[object]:
-    """The parts of a sequence that are texts: a day in a form that does not sort may stand there."""
-    given = sequence if isinstance(sequence, list | tuple) else [sequence]
-    return [
-        expression for expression, part in zip(given, parts, strict=False) if isinstance(part.kind, TEXTS)
-    ]
-
-
-def _texts(parts: Sequence[TypedColumn]) -> list[TypedColumn]:
-    return [part for part in parts if isinstance(part.kind, TEXTS)]
-
-
-def _other_day(part: TypedColumn) -> Column:
-    if part.words is not None:
-        return other_day(part.words)
-    text = as_text(part.value, part.kind)
-    return F.when(is_other_day(text), text)
 
 
 def _outside_years(table: GivenTable, fields: Sequence[str], parts: Sequence[TypedColumn]) -> Column:

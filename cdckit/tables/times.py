@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from pyspark.sql import Column
@@ -88,12 +88,17 @@ def as_instant(value: Column, kind: T.DataType, words: str | None = None) -> Col
         return within_years(as_utc_instant(value, kind), T.TimestampType())
     if not isinstance(kind, TEXTS):
         return None
-    return _parse_text(F.trim(value.cast("string"))) if words is None else _parse_words(words)
+    return _of_text(value, words, _parse_text)
+
+
+def _of_text(value: Column, words: str | None, make: Callable[[Column], Column]) -> Column:
+    """What is made of a text; once for all calls where *words* of SQL name it."""
+    return make(value.cast("string")) if words is None else _of_words(words, make)
 
 
 @built_once
-def _parse_words(words: str) -> Column:
-    return _parse_text(F.trim(F.expr(words).cast("string")))
+def _of_words(words: str, make: Callable[[Column], Column]) -> Column:
+    return make(F.expr(words).cast("string"))
 
 
 _OUTSIDE_YEARS = r"^([+-]\d{4,}|\d{5,}|0000)-\d{2}-\d{2}"
@@ -107,7 +112,7 @@ def is_text_of_never(text: Column) -> Column:
 
 def _parse_text(text: Column) -> Column:
     # Spark's cast takes more, and what says no zone for a time of the session's.
-    full = text
+    full = text = F.trim(text)
     for form, replacement in _TO_FULL.items():
         full = F.regexp_replace(full, form, replacement)
     full = F.when(text.rlike(_FULL), text).otherwise(F.regexp_extract(full, _FULL, 0))
@@ -168,13 +173,15 @@ def is_other_day(text: Column) -> Column:
     [True, False, False]
     """
     has_day = text.rlike(r"^\s*(\d{1,2}[./-]\d{1,2}[./-]\d{4}|\d{4}[./-]\d{1,2}[./-]\d{1,2})\b")
-    return F.coalesce(has_day & _parse_text(F.trim(text)).isNull(), F.lit(False))
+    return F.coalesce(has_day & _parse_text(text).isNull(), F.lit(False))
 
 
-@built_once
-def other_day(words: str) -> Column:
-    """The text that *words* of SQL name where it is an other day (`is_other_day`); null elsewhere."""
-    text = F.expr(words).cast("string")
+def other_day(part: TypedColumn) -> Column:
+    """The text of a column where it is an other day (`is_other_day`); null elsewhere."""
+    return _of_text(part.value, part.words, _keep_other_day)
+
+
+def _keep_other_day(text: Column) -> Column:
     return F.when(is_other_day(text), text)
 
 
@@ -312,20 +319,15 @@ def _text(part: TypedColumn) -> Column:
         micros = sortable_number(F.unix_micros(instant))
         return micros if digits is None else F.concat(micros, F.coalesce(digits, F.lit("")))
     if isinstance(kind, TEXTS):
-        return _in_utc(value.cast("string")) if words is None else _words_in_utc(words)
+        return _of_text(value, words, _in_utc)
     if isinstance(kind, T.BooleanType):
         return value.cast("int").cast("string")
     return F.lower(F.hex(value))
 
 
-@built_once
-def _words_in_utc(words: str) -> Column:
-    return _in_utc(F.expr(words).cast("string"))
-
-
 def _in_utc(text: Column) -> Column:
     """An ISO 8601 text with a clock in UTC, with all digits of its second that are not zeros at its end."""
-    instant = as_text(_parse_text(F.trim(text)), T.TimestampType())
+    instant = as_text(_parse_text(text), T.TimestampType())
     second = F.translate(F.substring_index(instant, ".", 1), " ", "T")
     digits = F.regexp_extract(text, r"\d[.,](\d*[1-9])", 1)
     in_utc = F.concat(second, F.when(digits != "", F.concat(F.lit("."), digits)).otherwise(""))
