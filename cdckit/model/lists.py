@@ -168,11 +168,10 @@ def _operation(keys: Sequence[str], no_time: Column) -> Column:
         f'`frame.where("{with_key}")`, in pandas `frame.dropna(subset={list(keys)}, how="all")`.  The row: '
     )
     twice = f"{function}() needs each entity once in a list, and one names it again, not the same: "
+    lacks_key = reduce(and_, (column.isNull() for column in of_key))
     return (
         F.when(F.col("taken").isNull(), F.raise_error(no_time))
-        .when(
-            reduce(and_, (column.isNull() for column in of_key)), F.raise_error(F.concat(F.lit(no_key), row))
-        )
+        .when(lacks_key, F.raise_error(F.concat(F.lit(no_key), row)))
         .when(F.col("again"), F.raise_error(F.concat(F.lit(twice), row)))
         .otherwise(UPSERT)
     )

@@ -233,14 +233,10 @@ def _as_exact_double(value: Column, kind: T.LongType | T.DecimalType, column: st
     """
     exact = kind if isinstance(kind, T.DecimalType) else T.DecimalType(DIGITS_OF_BITS[64], 0)
     double = value.cast("double")
-    refused = F.raise_error(
-        F.concat(
-            F.lit(f"{column} has numbers of several types that have only double in common, and "),
-            value.cast("string"),
-            F.lit(f" has more digits than that holds: cast {column} to one type, such as "),
-            F.lit(f"{exact.simpleString()}, in every table."),
-        )
-    )
+    before = F.lit(f"{column} has numbers of several types that have only double in common, and ")
+    example = f"{exact.simpleString()}, in every table."
+    behind = F.lit(f" has more digits than that holds: cast {column} to one type, such as {example}")
+    refused = F.raise_error(F.concat(before, value.cast("string"), behind))
     if isinstance(kind, T.DecimalType):
         again = double.try_cast(kind)
     else:

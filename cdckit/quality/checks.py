@@ -124,29 +124,27 @@ class CheckResult:
             by_name = dict(
                 zip(_distinct_names([result.sentence.says for result in broken]), broken, strict=True)
             )
-            first = {
-                name: repr(result.examples) for name, result in by_name.items() if result.examples is not None
-            }
+            shown = {name: result.examples for name, result in by_name.items()}
+            first = {name: repr(rows) for name, rows in shown.items() if rows is not None}
             numbers = {name: result.broken for name, result in by_name.items()}
             raise BrokenPromises(self.suite, self.rows, numbers, first)
         return self
 
     def __repr__(self) -> str:
-        shown = [
-            f"{result.sentence.says}\n{result.examples!r}"
-            for result in self.broken
-            if result.examples is not None
-        ]
+        shown = [f"{says}\n{rows!r}" for says, rows in self._examples]
         return "\n\n".join([repr(self._sentences), *shown])
 
     def _repr_html_(self) -> str:
         shown = [
-            f'<p style="margin:1em 0 0.2em">{html_text(result.sentence.says)}</p>'
-            + result.examples._repr_html_()
-            for result in self.broken
-            if result.examples is not None
+            f'<p style="margin:1em 0 0.2em">{html_text(says)}</p>{rows._repr_html_()}'
+            for says, rows in self._examples
         ]
         return "".join([self._sentences._repr_html_(), *shown])
+
+    @property
+    def _examples(self) -> list[tuple[str, Table]]:
+        pairs = ((result.sentence.says, result.examples) for result in self.broken)
+        return [(says, rows) for says, rows in pairs if rows is not None]
 
     @property
     def _sentences(self) -> Table:
@@ -218,12 +216,8 @@ def _error_text(info: Mapping[str, Any]) -> str | None:
 
 def _unusable_sentence(sentence: Sentence, message: str) -> InvalidArgument:
     text = " ".join(message.split())[:500]
-    return wrong_argument(
-        "suite",
-        "of expectations that Great Expectations can run",
-        sentence.type,
-        remedy=f"Great Expectations says: {text}",
-    )
+    needed, remedy = "of expectations that Great Expectations can run", f"Great Expectations says: {text}"
+    return wrong_argument("suite", needed, sentence.type, remedy=remedy)
 
 
 VIEW = "cdckit_"

@@ -410,14 +410,9 @@ def record_outcomes(records: DataFrame, **outcomes: DataFrame) -> DataFrame:
         raise wrong_argument("outcomes", "one table or more", {}, example)
     places = [_places(records).select("*", F.lit(None).cast("string").alias("outcome"))]
     places += [_places(table).select("*", F.lit(name).alias("outcome")) for name, table in outcomes.items()]
-    return (
-        reduce(DataFrame.union, places)
-        .groupBy(*PLACE)
-        .agg(
-            F.count_if(F.col("outcome").isNull()).alias("came"),
-            F.array_sort(F.collect_set("outcome")).alias("outcomes"),
-        )
-    )
+    came = F.count_if(F.col("outcome").isNull()).alias("came")
+    found = F.array_sort(F.collect_set("outcome")).alias("outcomes")
+    return reduce(DataFrame.union, places).groupBy(*PLACE).agg(came, found)
 
 
 def _places(table: DataFrame) -> DataFrame:

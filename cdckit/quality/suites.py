@@ -127,14 +127,8 @@ def read_suite(given: str | Mapping[str, Any]) -> Suite:
         needed = "the name of a suite, or a suite of Great Expectations as a mapping, name and expectations"
         raise wrong_argument("suite", needed, given)
     meta = given.get("meta") or {}
-    return Suite(
-        given["name"],
-        tuple(meta.get("columns", ())),
-        tuple(meta.get("tables", ())),
-        tuple(meta.get("order_by", ())),
-        tuple(map(_sentence, given["expectations"])),
-        given,
-    )
+    columns, tables, order = (tuple(meta.get(name, ())) for name in ("columns", "tables", "order_by"))
+    return Suite(given["name"], columns, tables, order, tuple(map(_sentence, given["expectations"])), given)
 
 
 def keep_promised(suite: Suite, frame: DataFrame) -> Suite:

@@ -295,16 +295,11 @@ def differing_cells(
 
     Of the fields that are the same the rows are null.
     """
-    cells = (
-        F.when(
-            ~same_value(version, other, field),
-            F.struct(
-                F.lit(field.name).alias("field"),
-                *(column.alias(name) for name, column in describe(field).items()),
-            ),
-        )
-        for field in fields
-    )
+    cells = []
+    for field in fields:
+        described = (column.alias(name) for name, column in describe(field).items())
+        cell = F.struct(F.lit(field.name).alias("field"), *described)
+        cells.append(F.when(~same_value(version, other, field), cell))
     return F.inline(F.array(*cells))
 
 

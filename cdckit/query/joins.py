@@ -378,18 +378,13 @@ def _in_force(facts: DataFrame, group: LookupGroup, time: str) -> DataFrame:
     in_line = Window.partitionBy(*by).orderBy(F.col(AT).asc_nulls_first(), F.col(SOURCE).asc_nulls_last())
     so_far = in_line.rowsBetween(Window.unboundedPreceding, -1)
     versions = [_version(place) for place in range(len(group.sources))]
-    line = line.withColumns(
-        {
-            _last_column(place): F.last(name, ignorenulls=True).over(so_far)
-            for place, name in enumerate(versions)
-        }
+    last = {_last_column(n): F.last(name, ignorenulls=True).over(so_far) for n, name in enumerate(versions)}
+    line = line.withColumns(last)
+    overlaps = (
+        F.when((F.col(SOURCE) == place) & _is_in_force(group, place), F.lit(group.of(place)[0].into))
+        for place in range(len(group.sources))
     )
-    overlapping = F.coalesce(
-        *(
-            F.when((F.col(SOURCE) == place) & _is_in_force(group, place), F.lit(group.of(place)[0].into))
-            for place in range(len(group.sources))
-        )
-    )
+    overlapping = F.coalesce(*overlaps)
     text = _overlap_message(overlapping, line, group)
     return require_sound_rows(line, overlap=overlapping.isNotNull(), text=text, keep=is_fact).select(
         *of_facts,

@@ -105,14 +105,11 @@ def _union(lists: Sequence[tuple[datetime, GivenTable]], keys: Collection[str]) 
 
 def _columns(table: GivenTable, kinds: Mapping[str, T.DataType]) -> list[Column]:
     has = {name: table.frame.schema[name].dataType for name in table.columns}
-    return [
-        (
-            as_type(F.col(quoted(name)), has[name], kind, name)
-            if name in has and not isinstance(table.empty.get(name), T.NullType)
-            else F.lit(None).cast(kind)
-        ).alias(name)
-        for name, kind in kinds.items()
-    ]
+    columns = {name: F.lit(None).cast(kind) for name, kind in kinds.items()}
+    for name, kind in has.items():
+        if not isinstance(table.empty.get(name), T.NullType):
+            columns[name] = as_type(F.col(quoted(name)), kind, kinds[name], name)
+    return [column.alias(name) for name, column in columns.items()]
 
 
 def _common(name: str, kind: T.DataType, other: T.DataType, *, is_key: bool) -> T.DataType:

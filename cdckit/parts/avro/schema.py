@@ -97,17 +97,14 @@ _ARROW = {
     "enum": pa.string(),
 }
 
+_UNITS = ("millis", "micros", "nanos")
+_INSTANTS, _CLOCKS = ([f"{kind}-{unit}" for unit in _UNITS] for kind in ("timestamp", "local-timestamp"))
 _ARROW_LOGICAL = {
     "date": pa.date32(),
-    "time-millis": pa.int64(),
-    "time-micros": pa.int64(),
-    "timestamp-millis": pa.timestamp("us", "UTC"),
-    "timestamp-micros": pa.timestamp("us", "UTC"),
-    "timestamp-nanos": pa.timestamp("us", "UTC"),
-    "local-timestamp-millis": pa.timestamp("us"),
-    "local-timestamp-micros": pa.timestamp("us"),
-    "local-timestamp-nanos": pa.timestamp("us"),
     "uuid": pa.string(),
+    **dict.fromkeys(("time-millis", "time-micros"), pa.int64()),
+    **dict.fromkeys(_INSTANTS, pa.timestamp("us", "UTC")),
+    **dict.fromkeys(_CLOCKS, pa.timestamp("us")),
 }
 
 
@@ -559,15 +556,8 @@ def _size(value: Mapping[str, object], name: str) -> int:
 
 
 _LOGICAL = {
-    "date": ("int",),
-    "time-millis": ("int",),
-    "time-micros": ("long",),
-    "timestamp-millis": ("long",),
-    "timestamp-micros": ("long",),
-    "timestamp-nanos": ("long",),
-    "local-timestamp-millis": ("long",),
-    "local-timestamp-micros": ("long",),
-    "local-timestamp-nanos": ("long",),
+    **dict.fromkeys(("date", "time-millis"), ("int",)),
+    **dict.fromkeys(("time-micros", *_INSTANTS, *_CLOCKS), ("long",)),
     "decimal": ("bytes", "fixed"),
     "uuid": ("fixed",),
 }
