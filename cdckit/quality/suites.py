@@ -350,21 +350,17 @@ def field_conditions(schema: T.StructType) -> dict[str, str]:
     entries, carried = (kinds.get(name, T.NullType()) for name in (FIELD_PROVENANCE, "carried"))
     provenance = list(map(_name, entries.names)) if isinstance(entries, T.StructType) else []
     fields = [_name(name) for name in schema.names if name not in STANDARD_COLUMNS]
-    set_before = [f"get(cdckit_priorities_before, {place})" for place in range(len(provenance))]
-    set_now = [f"get(cdckit_priorities, {place})" for place in range(len(provenance))]
+    lacks = {name: [f"{FIELD_PROVENANCE}.{name}.{part} IS NULL" for part in "mp"] for name in provenance}
+    no_message = {name: f"{message} AND " for name, (message, _) in lacks.items()}
+    now_and_before = [
+        (f"get(cdckit_priorities, {place})", f"get(cdckit_priorities_before, {place})")
+        for place in range(len(provenance))
+    ]
     conditions = {
-        "nameless": _any_of(
-            f"({f'{FIELD_PROVENANCE}.{name}.m IS NULL AND ' if name in provenance else ''}{name} IS NOT NULL)"
-            for name in fields
-        ),
-        "half": _any_of(
-            f"({FIELD_PROVENANCE}.{name}.m IS NULL) <> ({FIELD_PROVENANCE}.{name}.p IS NULL)"
-            for name in provenance
-        ),
-        "falls": _any_of(f"{now} < {was}" for now, was in zip(set_now, set_before, strict=True)),
-        "ends": _any_of(
-            f"({was} IS NOT NULL AND {now} IS NULL)" for now, was in zip(set_now, set_before, strict=True)
-        ),
+        "nameless": _any_of(f"({no_message.get(name, '')}{name} IS NOT NULL)" for name in fields),
+        "half": _any_of(f"({message}) <> ({priority})" for message, priority in lacks.values()),
+        "falls": _any_of(f"{now} < {was}" for now, was in now_and_before),
+        "ends": _any_of(f"({was} IS NOT NULL AND {now} IS NULL)" for now, was in now_and_before),
         "never_true": f"{UNTIL} <= effective_timestamp" if UNTIL in kinds else "false",
     }
     # Where a flag is no boolean, or has no name in SQL, the suite's own condition stands.

@@ -194,12 +194,8 @@ def _spread_values(child: pa.Array, there: npt.NDArray[np.bool_]) -> pa.Array:
         ends = _ints(child.buffers()[1], np.int32, len(child) + 1, child.offset)
         offsets = np.concatenate([ends[:1], ends[np.cumsum(there)]])
         return pa.Array.from_buffers(kind, rows, [valid, pa.py_buffer(offsets), child.buffers()[2]])
-    if pa.types.is_primitive(kind) and not pa.types.is_boolean(kind):
-        word = (
-            np.dtype(f"V{kind.bit_width // 8}")
-            if kind.bit_width > 64
-            else np.dtype(f"i{kind.bit_width // 8}")
-        )
+    if pa.types.is_primitive(kind) and 8 <= kind.bit_width <= 64:
+        word = np.dtype(f"i{kind.bit_width // 8}")
         values = np.zeros(rows, word)
         values[there] = _ints(child.buffers()[1], word, len(child), child.offset)
         return pa.Array.from_buffers(kind, rows, [valid, pa.py_buffer(values)])
@@ -295,17 +291,13 @@ def _json_union(array: pa.Array, node: Node) -> list[Any]:
     if pa.types.is_null(array.type):
         return [None] * len(array)
     values = [_json_values(array.field(i), branch) for i, branch in enumerate(node.branches)]
-    tags, places = _tags(array)
+    names = [None if branch.kind == "null" else branch.name for branch in node.branches]
+    pairs = zip(*(numbers.tolist() for numbers in _tags(array)), strict=True)
+    # A tag that the schema has not is a fault of its row.
     return [
-        _json_branch(node, values, tag, place)
-        for tag, place in zip(tags.tolist(), places.tolist(), strict=True)
+        {names[tag]: values[tag][place]} if tag < len(names) and names[tag] is not None else None
+        for tag, place in pairs
     ]
-
-
-def _json_branch(node: Node, values: list[list[Any]], tag: int, place: int) -> Any:
-    if tag >= len(node.branches) or node.branches[tag].kind == "null":
-        return None
-    return {node.branches[tag].name: values[tag][place]}
 
 
 def _json_record(array: pa.Array, node: Node) -> list[Any]:
