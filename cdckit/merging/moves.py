@@ -161,9 +161,8 @@ def find_inherited_words(changes: DataFrame, keys: Sequence[str], *, at_once: bo
         entity=None,
         has_guid=has_guid,
     )
-    rows = complete.withColumns(
-        {NODE: _key_number("data", keys, data), MOVE: _move_name(keys, data)}
-    ).selectExpr(
+    named = complete.withColumns({NODE: _key_number("data", keys, data), MOVE: _move_name(keys, data)})
+    rows = named.selectExpr(
         NODE,
         MOVE,
         f"{MOVE} IS NOT NULL AND operation = '{UPSERT}' AS {MOVED_HERE}",
@@ -174,15 +173,13 @@ def find_inherited_words(changes: DataFrame, keys: Sequence[str], *, at_once: bo
         *(f"{name} AS own_{name}" for name in OWN if name != SNAPSHOT or is_placed),
         *([f"arrival.timestamp AS own_{ARRIVED}"] if at_once else []),
     )
-    other = F.when(complete["operation"] == UPSERT, _key_number(f"{MOVED}.old_key", keys, data)).otherwise(
-        _key_number(f"{MOVED}.new_key", keys, data)
-    )
+    old, new = (_key_number(f"{MOVED}.{side}", keys, data) for side in ("old_key", "new_key"))
+    other = F.when(complete["operation"] == UPSERT, old).otherwise(new)
     # Spark would follow what a filter says through every alias above it, and plan for minutes where the
     # changes are made by long expressions; of a filter that is not determined by the row it says nothing.
     has_moved = F.col(MOVED).isNotNull() & (F.rand(0) >= 0)
-    edges = complete.where(has_moved).select(
-        _key_number("data", keys, data).alias(NODE), other.alias("other")
-    )
+    node = _key_number("data", keys, data)
+    edges = complete.where(has_moved).select(node.alias(NODE), other.alias("other"))
     is_truncate = F.col("operation").eqNullSafe(OPERATIONS.index(TRUNCATE))
     words = rows.where(~is_truncate).join(find_families(edges), NODE, "inner")
     if is_placed:

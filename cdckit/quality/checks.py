@@ -122,7 +122,7 @@ class CheckResult:
         if broken:
             # Of sentences that say the same, the second has a number behind it.
             by_name = dict(
-                zip(_distinct_names([result.sentence.says for result in broken]), broken, strict=True)
+                zip(distinct_names([result.sentence.says for result in broken]), broken, strict=True)
             )
             shown = {name: result.examples for name, result in by_name.items()}
             first = {name: repr(rows) for name, rows in shown.items() if rows is not None}
@@ -394,18 +394,18 @@ def breaking_rows(sentence: SqlSentence, views: Mapping[str, DataFrame]) -> Data
     rows = sql(f"SELECT * FROM {sentence.rows} WHERE {sentence.breaks}", views)
     columns = views["batch"].columns
     if len({name.lower() for name in rows.columns}) < len(rows.columns):
-        return rows.toDF(*_distinct_names(rows.columns))
+        return rows.toDF(*distinct_names(rows.columns))
     if set(columns) <= set(rows.columns):
         return rows.select(*(F.col(quoted(name)) for name in columns))
     return rows
 
 
-def _distinct_names(names: Sequence[str]) -> list[str]:
-    """The names, numbered where one was there before: of two columns alike Spark knows neither by name."""
+def distinct_names(names: Sequence[str]) -> list[str]:
+    """The names, numbered where one was there before in any case: Spark, or a disk, knows no two."""
     apart: list[str] = []
     for name in names:
-        new, number, taken = name, 2, {other.lower() for other in apart}
-        while new.lower() in taken:
+        new, number, taken = name, 2, {other.casefold() for other in apart}
+        while new.casefold() in taken:
             new, number = f"{name} ({number})", number + 1
         apart.append(new)
     return apart

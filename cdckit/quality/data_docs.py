@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import wrong_argument
 from cdckit.parts.calls import takes
-from cdckit.quality.checks import CheckResult, SentenceResult, check, ephemeral_context
+from cdckit.quality.checks import CheckResult, SentenceResult, check, distinct_names, ephemeral_context
 from cdckit.quality.suites import Suite, keep_promised, read_suite
 
 _LONGEST = 200
@@ -196,16 +196,10 @@ def _file_names(names: Collection[str]) -> dict[str, str]:
     Great Expectations leaves a page out, without a word, if its name has a slash.  What is no letter, digit
     or harmless sign becomes an underscore; names that then differ in case at most get numbers.
     """
-    file_names: dict[str, str] = {}
-    taken: set[str] = set()
-    for name in sorted(names):
-        plain = re.sub(r"[^\w .()+=,@-]", "_", name).encode()[:_LONGEST].decode(errors="ignore")
-        new, number = plain, 2
-        while new.casefold() in taken:
-            new, number = f"{plain} ({number})", number + 1
-        taken.add(new.casefold())
-        file_names[name] = new
-    return file_names
+    in_order = sorted(names)
+    plain = (re.sub(r"[^\w .()+=,@-]", "_", name).encode()[:_LONGEST] for name in in_order)
+    pages = distinct_names([name.decode(errors="ignore") for name in plain])
+    return dict(zip(in_order, pages, strict=True))
 
 
 def _suite(suite: Suite) -> Any:

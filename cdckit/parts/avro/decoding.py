@@ -257,8 +257,6 @@ MAX_MADE_OF_ONE = 1 << 28
 _PARTS = 4  # into so many parts a portion is split that cannot be read at once
 _SINGLY = 1024  # in a part of so many datums each is looked at
 
-Rows = npt.NDArray[np.int64]
-
 
 class DecodedDatums(NamedTuple):
     """What became of some datums.
@@ -354,7 +352,7 @@ def _portions(datums: pa.Array, root: Node, row_bytes: int) -> Iterator[slice]:
         start = stop
 
 
-def _most_bytes(lengths: Rows, root: Node) -> npt.NDArray[Any]:
+def _most_bytes(lengths: Ints, root: Node) -> npt.NDArray[Any]:
     """The most bytes that datums of these *lengths* can become."""
     most = most_bytes(root)
     bytes_made: npt.NDArray[Any] = most.each + most.per_byte * lengths
@@ -379,7 +377,7 @@ def _decode_portion(datums: pa.BinaryArray, schema: AvroSchema) -> DecodedDatums
 
 
 class _Piece(NamedTuple):
-    rows: Rows
+    rows: Ints
     values: pa.Array
 
 
@@ -392,7 +390,7 @@ class _Scrutiny(IntEnum):
 
 
 def _decode(
-    datums: pa.BinaryArray, rows: Rows, root: Node, errors: dict[int, str], seen: _Scrutiny = _Scrutiny.NOT
+    datums: pa.BinaryArray, rows: Ints, root: Node, errors: dict[int, str], seen: _Scrutiny = _Scrutiny.NOT
 ) -> Iterator[_Piece]:
     """
     Decode the *datums* of *rows*; puts into *errors* what cannot be decoded and leaves it out.
@@ -432,7 +430,7 @@ def _decode(
 
 
 def _decode_apart(
-    datums: pa.BinaryArray, rows: Rows, root: Node, errors: dict[int, str], seen: _Scrutiny
+    datums: pa.BinaryArray, rows: Ints, root: Node, errors: dict[int, str], seen: _Scrutiny
 ) -> Iterator[_Piece]:
     size = -(-len(rows) // _PARTS)
     for start in range(0, len(rows), size):
@@ -452,8 +450,8 @@ def _excess_reason(plain: pa.Array, datums: pa.BinaryArray, root: Node) -> str |
 
 
 def _find_right(
-    datums: pa.BinaryArray, rows: Rows, root: Node, errors: dict[int, str], suspects: Bools
-) -> Rows:
+    datums: pa.BinaryArray, rows: Ints, root: Node, errors: dict[int, str], suspects: Bools
+) -> Ints:
     """The places of those datums that may be right; why the others are not goes into *errors*."""
     right = ~suspects
     for i in np.flatnonzero(suspects).tolist():
@@ -464,7 +462,7 @@ def _find_right(
     return np.flatnonzero(right)
 
 
-def _shape_piece(array: pa.Array, rows: Rows, root: Node, errors: dict[int, str]) -> _Piece:
+def _shape_piece(array: pa.Array, rows: Ints, root: Node, errors: dict[int, str]) -> _Piece:
     shaper = Shaper()
     values = shaper.shape(array, root, lambda positions: positions)
     errors.update(
