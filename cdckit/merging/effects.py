@@ -82,7 +82,10 @@ def effects(
     for table in order_entities(batches, layout):
         require_whole(table)
         table = _differing_entities(_with_core(table) if question.apart else table, layout, question)
-        table = _true_by(question.after, _with_places(table, layout) if table.num_rows else table)
+        table = _with_places(table, layout) if table.num_rows else table
+        # What speaks of a later time does nothing yet.
+        is_true = ints(table.column("effective_timestamp")) <= question.after
+        table = table.filter(pa.array(is_true))
         if table.num_rows:
             yield from _effects_of(table, layout, question, schema)
 
@@ -100,7 +103,8 @@ def _effects_of(
         changes, whose, beliefs = find_beliefs(known_changes, entity[chosen], period)
         steps = _find_steps(changes, beliefs, at, side)
         if side == AFTER:
-            steps = _joined(steps, _find_passing(changes, whose, beliefs, question))
+            passing = _find_passing(changes, whose, beliefs, question)
+            steps = _Steps(*map(np.concatenate, zip(steps, passing, strict=True)))
         steps = _changing(beliefs, steps)
         for some in portions(changes, len(steps.was)):
             yield _step_rows(changes, beliefs, _select(steps, some), schema)
@@ -129,11 +133,6 @@ def _differing_entities(table: pa.RecordBatch, layout: Layout, question: Questio
     wanted = np.zeros(len(entity) + 1, dtype=bool)
     wanted[entity[differs]] = True
     return table.filter(pa.array(wanted[entity]))
-
-
-def _true_by(at: int, table: pa.RecordBatch) -> pa.RecordBatch:
-    """Without the changes that speak of a later time."""
-    return table.filter(pa.array(ints(table.column("effective_timestamp")) <= at))
 
 
 def _with_places(table: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
@@ -282,7 +281,3 @@ def _with_column(table: pa.RecordBatch, name: str, values: Ints | Bools) -> pa.R
 
 def _select(steps: _Steps, which: Ints | Bools | slice) -> _Steps:
     return _Steps(*(part[which] for part in steps))
-
-
-def _joined(first: _Steps, other: _Steps) -> _Steps:
-    return _Steps(*(np.concatenate(parts) for parts in zip(first, other, strict=True)))

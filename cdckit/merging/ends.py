@@ -75,10 +75,8 @@ class Words(NamedTuple):
         fields, whole = [], np.ones(len(changes), dtype=bool)
         for index in range(len(layout.fields)):
             is_said = changes.carries(index) & ~changes.is_delete
-            column, priority = (
-                changes.table.column(value_column(index)),
-                _ranks(changes.field_priority(index)),
-            )
+            column = changes.table.column(value_column(index))
+            priority = _ranks(changes.field_priority(index))
             least = _of_entity(np.where(changes.is_delete, priority, 0), entity)
             renews = is_said & ((priority > least) | ((priority == least) & np.asarray(column.is_valid())))
             fields.append(Word(is_said, priority, number_values(column), index in layout.keys, renews))

@@ -40,11 +40,8 @@ def with_leavers_first(table: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
 
 def _leavers(changes: Changes, entity: Ints, comes: Bools) -> Iterator[tuple[int, int]]:
     """The deletes by which rows leave a key behind the coming of the one after them, each with that."""
-    source, instants, until = (
-        number_texts(changes.table.column("source")),
-        changes.instants(),
-        changes.until(),
-    )
+    source = number_texts(changes.table.column("source"))
+    instants, until = changes.instants(), changes.until()
     rows = np.lexsort((source, entity))
     rows = rows[~changes.find_repeats(entity)[rows]]
     of_source = np.cumsum(group_starts(entity[rows], source[rows]), dtype=np.int64)

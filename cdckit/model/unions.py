@@ -171,12 +171,8 @@ def _with_equal_guids(tables: Sequence[DataFrame]) -> list[DataFrame]:
     """
     if all("guid" in changes.columns for changes in tables):
         return list(tables)
-    guids = [
-        changes.drop("guid")
-        if "guid" in changes.columns and MADE_OF in changes.schema["guid"].metadata
-        else changes
-        for changes in tables
-    ]
+    is_made = [has_mark(changes.schema, "guid", MADE_OF) for changes in tables]
+    guids = [table.drop("guid") if made else table for table, made in zip(tables, is_made, strict=True)]
     by_guid = any("guid" in changes.columns for changes in guids)
     for changes in guids:
         require_columns(changes, ["guid"] if by_guid else [])

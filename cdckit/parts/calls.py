@@ -254,18 +254,18 @@ def _wrong_call(
     function: str, written: str, called_as: Signature, args: Sequence[object], kwargs: Collection[str]
 ) -> WrongCall:
     """The error about a call of a *function*, which a program has *written* so."""
-    many = Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD
-    single = {name: one for name, one in called_as.parameters.items() if one.kind not in many}
-    by_place = [name for name, one in single.items() if one.kind is Parameter.POSITIONAL_OR_KEYWORD]
+    parameters, several = called_as.parameters, (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    single = [name for name, parameter in parameters.items() if parameter.kind not in several]
+    by_place = [name for name in single if parameters[name].kind is Parameter.POSITIONAL_OR_KEYWORD]
     placed = by_place[: len(args)]
     others = [name for name in single if name not in placed]
-    needed = [name for name in others if single[name].default is Parameter.empty and name not in kwargs]
+    needed = [name for name in others if parameters[name].default is Parameter.empty and name not in kwargs]
     wrong = [f"it needs {' and '.join(needed)}"] if needed else []
     if len(args) > len(placed):
         wrong.append(f"it takes {len(placed)} of its arguments by their place, and got {len(args)}")
     wrong += [f"{name} is given twice" for name in kwargs if name in placed]
     wrong += [f"{name} is no argument{suggest_name(name, others)}" for name in kwargs if name not in single]
-    shown = Signature([_without_types(parameter) for parameter in called_as.parameters.values()])
+    shown = Signature([_without_types(parameter) for parameter in parameters.values()])
     return WrongCall(function, wrong, f"{written}{shown}")
 
 

@@ -61,7 +61,7 @@ def as_text(value: Column, kind: T.DataType) -> Column:
 
 def decimal_text(number: Column) -> Column:
     """A decimal in digits alone, without zeros at its end: one text for 1, 1.0 and 1.00."""
-    return _without_end_zeros(_without_exponent(number.cast("string")))
+    return F.regexp_replace(_without_exponent(number.cast("string")), r"\.0+$|(\.[0-9]*[1-9])0+$", "$1")
 
 
 def _without_exponent(number: Column) -> Column:
@@ -71,11 +71,6 @@ def _without_exponent(number: Column) -> Column:
     zeros = F.repeat(F.lit("0"), F.coalesce(exponent.try_cast("int"), F.lit(1)) - 1)
     plain = F.concat(sign, F.lit("0."), zeros, first, digits)
     return F.when(number.rlike(small), plain).otherwise(number)
-
-
-def _without_end_zeros(number: Column) -> Column:
-    """Drop the zeros at the end of a number's text with a point, and a point that is left there."""
-    return F.regexp_replace(number, r"\.0+$|(\.[0-9]*[1-9])0+$", "$1")
 
 
 def time_between(start: Column, end: Column) -> Column:

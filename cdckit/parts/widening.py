@@ -115,12 +115,10 @@ def void_as_text(kind: T.DataType) -> T.DataType:
         parts = void_as_text(kind.keyType), void_as_text(kind.valueType)
         return T.MapType(*parts, kind.valueContainsNull)
     if isinstance(kind, T.StructType):
-        return T.StructType(
-            [
-                T.StructField(field.name, void_as_text(field.dataType), field.nullable, field.metadata)
-                for field in kind
-            ]
-        )
+        typed = T.StructType()
+        for field in kind:
+            typed.add(field.name, void_as_text(field.dataType), field.nullable, field.metadata)
+        return typed
     return kind
 
 
@@ -140,10 +138,8 @@ def as_filled(value: Column, kind: T.DataType, filled: T.DataType) -> Column:
         return F.transform_values(value, lambda _, part: as_filled(part, *parts)).cast(filled)
     if isinstance(kind, T.StructType) and isinstance(filled, T.StructType) and kind.names == filled.names:
         fields = (
-            as_filled(value.getField(field.name), field.dataType, filled[field.name].dataType).alias(
-                field.name
-            )
-            for field in kind
+            as_filled(value.getField(name), kind[name].dataType, filled[name].dataType).alias(name)
+            for name in kind.names
         )
         return F.when(value.isNotNull(), F.struct(*fields))
     return F.lit(None).cast(filled)

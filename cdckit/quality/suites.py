@@ -151,9 +151,8 @@ def _sentence(stated: Mapping[str, Any]) -> Sentence:
 def _default_notes(stated: Mapping[str, Any]) -> str:
     """Words for an expectation that has none: its sort and its arguments, so that no two are alike."""
     arguments = ", ".join(f"{name} {value}" for name, value in stated["kwargs"].items() if value is not None)
-    return (
-        f"{stated['type'].replace('_', ' ')}: {arguments}" if arguments else stated["type"].replace("_", " ")
-    )
+    sort = stated["type"].replace("_", " ")
+    return f"{sort}: {arguments}" if arguments else str(sort)
 
 
 BATCH = "{batch}"
@@ -274,9 +273,8 @@ def with_breaks(rows: str, sentences: Mapping[int, SqlSentence]) -> tuple[str, l
     sentences read are not carried through a shuffle.  Returns these rows, and the condition of each sentence.
     """
     places = [place for place, sentence in sentences.items() if sentence.rows == BATCH][:_BITS]
-    bits = {
-        place: 1 << number for number, place in enumerate(places)
-    }  # one number for all: a row stays narrow
+    # One number for all: a row stays narrow.
+    bits = {place: 1 << number for number, place in enumerate(places)}
     flags = " | ".join(f"IF({sentences[place].breaks}, {bit}L, 0L)" for place, bit in bits.items())
     wider = _fill(rows, batch=f"(SELECT *, {flags} AS {BREAKS} FROM {BATCH})") if bits else rows
     conditions = {place: f"{BREAKS} & {bit}L <> 0" for place, bit in bits.items()}

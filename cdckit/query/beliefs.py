@@ -237,11 +237,8 @@ def error_durations(
         last = require_instant(until, "until")
         truth, ends = keep_known(table, until), F.col(VALID_FROM) < last
     needed = list(dict.fromkeys((*names, *named)))
-    both = overlay(
-        Layer(as_shown(table), into="shown", fields=needed),
-        Layer(truth, into="truth", fields=needed),
-        how="full",
-    ).where(ends)
+    shown = Layer(as_shown(table), into="shown", fields=needed)
+    both = overlay(shown, Layer(truth, into="truth", fields=needed), how="full").where(ends)
     if until is not None:
         both = both.withColumn(VALID_TO, F.least(VALID_TO, last))
     errors = both.select(

@@ -141,11 +141,8 @@ def _change_words(changes: DataFrame, sides: Sides) -> DataFrame:
     data = require_struct(changes, "data")
     require_fields([key.name for key in sides.keys], data.fieldNames(), "keys")
     deleted = F.col("operation") != UPSERT
-    values, carried, priorities = (
-        [deleted.alias(DELETED)],
-        [F.lit(True).alias(DELETED)],
-        [F.col("priority").alias(DELETED)],
-    )
+    values, carried = [deleted.alias(DELETED)], [F.lit(True).alias(DELETED)]
+    priorities = [F.col("priority").alias(DELETED)]
     for field in (*sides.keys, *sides.fields):
         value, is_said, priority = F.lit(None).cast(field.dataType), F.lit(False), F.col("priority")
         if field.name in data.fieldNames():

@@ -90,11 +90,8 @@ def durations(
     names = listed(fields)
     groups = listed(by)
     kept = require_groups(history, groups, names, made=["seconds", "versions"])
-    return (
-        _alive(history, start, end)
-        .groupBy(*kept)
-        .agg(_seconds().alias("seconds"), F.count(F.lit(1)).alias("versions"))
-    )
+    counted = _seconds().alias("seconds"), F.count(F.lit(1)).alias("versions")
+    return _alive(history, start, end).groupBy(*kept).agg(*counted)
 
 
 @takes(history=VERSIONS, end=END)

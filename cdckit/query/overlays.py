@@ -359,16 +359,11 @@ def join_periods(
         for kinds, join in ((SHARING, find_overlapping), (TOUCHING, _pair_touching), (APART, _pair_apart))
         if set(wanted) & set(kinds)
     ]
-    pairs = tables[0]
-    for more in tables[1:]:
-        pairs = pairs.unionByName(more)
+    pairs = reduce(DataFrame.unionByName, tables)
     # A name of a column has no parts: these are fields of structs.
     relation = allen_relation(*(F.col(f"{side}.{end}") for side in "ab" for end in ("begins", "ends")))
-    return (
-        pairs.select("a", "b", relation.alias("relation"))
-        .where(F.col("relation").isin(wanted))
-        .select(F.col("a.row").alias(into[0]), F.col("b.row").alias(into[1]), "relation")
-    )
+    related = pairs.select("a", "b", relation.alias("relation")).where(F.col("relation").isin(wanted))
+    return related.select(F.col("a.row").alias(into[0]), F.col("b.row").alias(into[1]), "relation")
 
 
 def _require_tables(

@@ -573,13 +573,10 @@ def _with_logical(node: Node, value: Mapping[str, object]) -> Node:
     if logical != "decimal":
         return Node(node.kind, name=node.name, size=node.size, logical=logical)
     precision, scale = value.get("precision"), value.get("scale", 0)
-    if (
-        type(precision) is not int
-        or type(scale) is not int
-        or not 0 <= scale <= precision <= 38
-        or precision == 0
-    ):
-        return node  # among them precisions above 38, which neither Spark nor decimal128 can hold
+    if type(precision) is not int or type(scale) is not int:
+        return node
+    if not 0 <= scale <= precision <= 38 or precision == 0:
+        return node  # neither Spark nor decimal128 can hold more digits
     return Node(node.kind, name=node.name, size=node.size, logical=logical, precision=precision, scale=scale)
 
 
