@@ -12,14 +12,14 @@ from cdckit.parts import tables
 from cdckit.parts.arguments import require_columns
 
 
-class UnfitHistory(tables.UnfitCall):
+class UnfitHistory(tables.UnfitArguments):
     """A history lacks what a table is made of, or has a new column's name already; or fields are misnamed."""
 
     cannot, what = "cannot make its table", "history"
 
 
-class HistoryArguments(tables.Call):
-    """A call about *history*; what was wrong with the standard columns is noted."""
+class HistoryArguments(tables.NamedArguments):
+    """Arguments of a call about *history*; what was wrong with the standard columns is noted."""
 
     unfit, kind = UnfitHistory, "field"
 

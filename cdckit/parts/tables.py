@@ -1,4 +1,4 @@
-"""Tables of Spark, pandas or Arrow that a caller gives, and a call about one: all that is wrong at once."""
+"""Tables of Spark, pandas or Arrow that a caller gives, and arguments that name parts of one."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from cdckit.parts.widening import has_void, void_as_text
 _LOG = logging.getLogger(__name__)
 
 
-class UnfitCall(CdcError, ValueError):
-    """All that is wrong with a call about a table; its kinds have their own words."""
+class UnfitArguments(CdcError, ValueError):
+    """All that is wrong with the arguments of a call about a table; its kinds have their own words."""
 
     cannot: ClassVar[str]
     """What the function cannot do."""
@@ -44,10 +44,10 @@ class UnfitCall(CdcError, ValueError):
         )
 
 
-class Call:
-    """A call about a table, and all that is wrong with it."""
+class NamedArguments:
+    """Arguments that name parts of a table, and all that is wrong with them."""
 
-    unfit: ClassVar[type[UnfitCall]]
+    unfit: ClassVar[type[UnfitArguments]]
     kind: ClassVar[str]
     """What a name stands for: a column, or a field."""
 

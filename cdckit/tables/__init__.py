@@ -8,10 +8,11 @@ of a source, taken at several times.  Both make changes (`cdckit.model`), which 
 Words are those of Spark's `create_auto_cdc_flow`.
 """
 
-from cdckit.tables.calls import TableFault, UnfitTable
 from cdckit.tables.from_lists import changes_from_snapshots
 from cdckit.tables.from_rows import changes_from, table_rows
 from cdckit.tables.profiles import ColumnProfile, Profile, profile
+from cdckit.tables.statements import TableFault
+from cdckit.tables.table_arguments import UnfitTable
 
 __all__ = [
     "ColumnProfile",

@@ -26,7 +26,7 @@ from cdckit.parts.widening import (
     is_other_beside_time,
     void_as_text,
 )
-from cdckit.tables.calls import Call, GivenTable, as_table, column_name
+from cdckit.tables.table_arguments import GivenTable, TableArguments, as_table, column_name
 
 _TEXT_KEYS = "Read the keys of every list in the same way, such as by `dtype=str` or a cast to string."
 _STREAMED = "keep the lists, and give those that came so far"
@@ -212,7 +212,7 @@ def changes_from_snapshots(
         readable = [name for name in lists.table.columns if name != CORRUPT]
         lists = lists._replace(table=lists.table._replace(columns=readable))
     taken_at = column_name(taken_at, lists.table.columns)
-    call = Call(lists.table)
+    call = TableArguments(lists.table)
     key_names = call.keys(keys)
     fields = call.fields(key_names, column_list, except_column_list)
     by = call.source(source)
@@ -245,7 +245,7 @@ def changes_from_snapshots(
     return (changes.withMetadata("data", note_empty(empty)) if empty else changes).drop("begins")
 
 
-def _list_time(call: Call, expression: str | Column | None, keys: Sequence[str]) -> Column:
+def _list_time(call: TableArguments, expression: str | Column | None, keys: Sequence[str]) -> Column:
     if expression is None:
         call.lacks_list_time(keys)
         return F.lit(None).cast("timestamp_ltz")
@@ -253,7 +253,7 @@ def _list_time(call: Call, expression: str | Column | None, keys: Sequence[str])
 
 
 def _require_key_everywhere(
-    call: Call, keys: Sequence[str], lacking: Mapping[str, Sequence[datetime]]
+    call: TableArguments, keys: Sequence[str], lacking: Mapping[str, Sequence[datetime]]
 ) -> None:
     for name in keys:
         if lacking.get(name):

@@ -26,7 +26,6 @@ from cdckit.parts.public_calls import called_function
 from cdckit.parts.tables import AnyTable
 from cdckit.parts.values import as_text, comparable, has_times, is_outside_years, within_years
 from cdckit.parts.workers import describe_step
-from cdckit.tables.calls import Call, GivenTable, as_table, column_name, first_of
 from cdckit.tables.statements import (
     Words,
     change_columns,
@@ -35,6 +34,7 @@ from cdckit.tables.statements import (
     row_reject,
     with_digest,
 )
+from cdckit.tables.table_arguments import GivenTable, TableArguments, as_table, column_name, first_of
 from cdckit.tables.times import (
     TEXTS,
     TypedColumn,
@@ -210,7 +210,7 @@ def changes_from(
     >>> changes_from(log, keys=["Id"], sequence_by="day_of_change")
     Traceback (most recent call last):
     ...
-    cdckit.tables.calls.UnfitTable: changes_from() cannot read the table: keys names Id, ...
+    cdckit.tables.table_arguments.UnfitTable: changes_from() cannot read the table: keys names Id, ...
     """
     # Before any other name is bound here: these are the parameters.
     read = _read(**locals())
@@ -321,7 +321,7 @@ def _read(frame: AnyTable, *, priority: int, **arguments: Any) -> _Read:
     corrupt = _corrupt_rows(table)
     if corrupt is not None:
         table = table._replace(columns=[name for name in table.columns if name != CORRUPT])
-    call = Call(table)
+    call = TableArguments(table)
     key_names = call.keys(given.keys)
     fields = call.fields(key_names, given.column_list, given.except_column_list)
     begin, end, effective = given.valid_from, given.valid_to, given.effective
@@ -440,7 +440,7 @@ def _cells(
     return cells
 
 
-def _reading(call: Call, given: SimpleNamespace) -> Column:
+def _reading(call: TableArguments, given: SimpleNamespace) -> Column:
     """
     What the call says of which values of a row count; null where it says nothing.
 
@@ -455,7 +455,9 @@ def _reading(call: Call, given: SimpleNamespace) -> Column:
     return F.lit("\n".join(said) or None).cast("string")
 
 
-def _ignored(call: Call, columns: bool | Sequence[str | Column], fields: Sequence[str]) -> list[str]:
+def _ignored(
+    call: TableArguments, columns: bool | Sequence[str | Column], fields: Sequence[str]
+) -> list[str]:
     if isinstance(columns, bool):
         return list(fields) if columns else []
     return call.listed(columns, "ignore_null_updates")
@@ -483,7 +485,7 @@ def _is_first(begin: object, sequence: object) -> bool:
     return isinstance(begin, str) and isinstance(first, str) and begin == first
 
 
-def _instant(call: Call, expression: str | Column | datetime, argument: str) -> Column:
+def _instant(call: TableArguments, expression: str | Column | datetime, argument: str) -> Column:
     if isinstance(expression, datetime):
         return require_instant(expression, argument)
     return call.instant(expression, argument)
@@ -502,7 +504,7 @@ def _outside_years(table: GivenTable, fields: Sequence[str], parts: Sequence[Typ
     return F.array_compact(F.array(*texts).cast("array<string>"))
 
 
-def _until(call: Call, expression: str | Column | datetime | None) -> tuple[Column, Column]:
+def _until(call: TableArguments, expression: str | Column | datetime | None) -> tuple[Column, Column]:
     """Until when a row is true, and what stands there, as text; null for both where the end is open."""
     if expression is None:
         return F.lit(None).cast("timestamp_ltz"), F.lit(None).cast("string")

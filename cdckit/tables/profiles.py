@@ -21,8 +21,8 @@ from cdckit.parts.calls import takes
 from cdckit.parts.tables import AnyTable, are_made_floats
 from cdckit.parts.values import as_text, is_collated
 from cdckit.parts.workers import describe_step
-from cdckit.tables.calls import UNFIT_KEYS, as_table
 from cdckit.tables.from_rows import table_rows
+from cdckit.tables.table_arguments import UNFIT_KEYS, as_table
 from cdckit.tables.times import TEXTS, as_instant, is_time, reading_expressions
 
 _WIDTH = 40

@@ -12,14 +12,32 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.model.changes import DELETE, IS_EFFECTIVE, IS_PERIOD, TABLE, UNTIL, UPSERT, arrival_of
+from cdckit.model.faults import Fault
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, REJECT_SCHEMA, reject_column
 from cdckit.parts.columns import built_once
 from cdckit.parts.values import as_text
-from cdckit.tables.calls import TableFault
 from cdckit.tables.times import Unreadable, is_missing
 from cdckit.tables.truncates import IS_TRUNCATE
 
 _RECORD_NUMBERS = 2**31 - 1
+
+
+class TableFault(Fault):
+    """
+    The codes of the rejects among the rows of a table, in the order in which a row is looked at.
+
+    >>> TableFault.KEY_MISSING.describe("The keys are id, part.")
+    'All key columns of the row are null: it is about no entity. The keys are id, part.'
+    """
+
+    ROW_UNREADABLE = "ROW_UNREADABLE", "The row could not be read in the columns of its table."
+    TIME_MISSING = "TIME_MISSING", "The row does not say when it is true."
+    TIME_UNREADABLE = "TIME_UNREADABLE", "The row says when it is true in a way that is not known."
+    SEQUENCE_UNREADABLE = "SEQUENCE_UNREADABLE", "The row is sequenced by a day in a form that does not sort."
+    END_UNREADABLE = "END_UNREADABLE", "The row says until when it is true in a way that is not known."
+    END_NOT_LATER = "END_NOT_LATER", "The row ends before it begins, or as it does: it holds at no time."
+    TIME_OUT_OF_RANGE = "TIME_OUT_OF_RANGE", "A time in the row is not in the years 1 to 9999."
+    KEY_MISSING = "KEY_MISSING", "All key columns of the row are null: it is about no entity."
 
 
 class Words(NamedTuple):

@@ -1,4 +1,4 @@
-"""A given table of Spark, pandas or Arrow, as Spark has it, and a call's arguments checked against it."""
+"""A given table of Spark, pandas or Arrow, as Spark has it, and arguments that name columns of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.model.faults import Fault
 from cdckit.notebook.sessions import session
 from cdckit.parts import tables
 from cdckit.parts.arguments import (
@@ -69,28 +68,10 @@ UNFIT_KEYS = (T.FloatType, T.DoubleType, T.ArrayType, T.MapType, T.StructType, T
 """What has no exact text, and so is no key."""
 
 
-class UnfitTable(tables.UnfitCall):
+class UnfitTable(tables.UnfitArguments):
     """A table lacks columns that the call names, or has them in types that cannot mean what it says."""
 
     cannot, what = "cannot read the table", "table"
-
-
-class TableFault(Fault):
-    """
-    The codes of the rejects among the rows of a table, in the order in which a row is looked at.
-
-    >>> TableFault.KEY_MISSING.describe("The keys are id, part.")
-    'All key columns of the row are null: it is about no entity. The keys are id, part.'
-    """
-
-    ROW_UNREADABLE = "ROW_UNREADABLE", "The row could not be read in the columns of its table."
-    TIME_MISSING = "TIME_MISSING", "The row does not say when it is true."
-    TIME_UNREADABLE = "TIME_UNREADABLE", "The row says when it is true in a way that is not known."
-    SEQUENCE_UNREADABLE = "SEQUENCE_UNREADABLE", "The row is sequenced by a day in a form that does not sort."
-    END_UNREADABLE = "END_UNREADABLE", "The row says until when it is true in a way that is not known."
-    END_NOT_LATER = "END_NOT_LATER", "The row ends before it begins, or as it does: it holds at no time."
-    TIME_OUT_OF_RANGE = "TIME_OUT_OF_RANGE", "A time in the row is not in the years 1 to 9999."
-    KEY_MISSING = "KEY_MISSING", "All key columns of the row are null: it is about no entity."
 
 
 class GivenTable(NamedTuple):
@@ -146,8 +127,8 @@ def as_table(frame: AnyTable, *, keys: Collection[object] = ()) -> GivenTable:
     return GivenTable(rows, list(rows.columns), None, empty=empty_columns(rows))
 
 
-class Call(tables.Call):
-    """A call about a *table*: all that is wrong with it, and its arguments as columns."""
+class TableArguments(tables.NamedArguments):
+    """Arguments of a call about a *table* as columns of it, and all that is wrong with them."""
 
     unfit, kind = UnfitTable, "column"
 
