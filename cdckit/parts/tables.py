@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Protocol, TypeGuard
 
 import pandas as pd
@@ -302,8 +302,22 @@ def _tell_index(index: pd.Index) -> None:
 
 
 def _as_texts(frame: object, names: list[str]) -> str:
-    """Say how to make texts of these columns."""
-    if not isinstance(frame, pd.DataFrame):
-        return f"cast {', '.join(names)} to text in the library of the table"
-    # By `str` an empty cell would become the text "nan", which is a value.
-    return f"`frame.astype({dict.fromkeys(names, 'string')!r})` in pandas"
+    """Write these columns as texts, by the library that the table is of."""
+    library = _library(frame)
+    if library == "pandas":
+        # By `str` an empty cell would become the text "nan", which is a value.
+        return f"`frame.astype({dict.fromkeys(names, 'string')!r})` in pandas"
+    if library == "polars":
+        return f"`frame.with_columns({', '.join(_texts_of_polars(frame, names))})` in polars"
+    if library == "duckdb":
+        texts = ", ".join(f'"{name}"::varchar as "{name}"' for name in names)
+        return f"`frame.select({f'* replace ({texts})'!r})` in DuckDB"
+    return f"cast {', '.join(names)} to text in the library of the table"
+
+
+def _texts_of_polars(frame: Any, names: Collection[str]) -> Iterator[str]:
+    objects = {name for name in names if str(frame.schema[name]) == "Object"}
+    forms = {"cast(pl.String)": {*names} - objects, "map_elements(str, return_dtype=pl.String)": objects}
+    for form, columns in forms.items():
+        if columns:
+            yield f"pl.col({', '.join(map(repr, sorted(columns)))}).{form}"
