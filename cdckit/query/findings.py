@@ -85,15 +85,12 @@ def _explained_cells(weighed: DataFrame, sides: Sides, unseen_from: datetime | N
     places = {field.name: place for place, field in enumerate(sides.cells)}
 
     def describe(field: T.StructField) -> dict[str, Column]:
-        since, word, by_hand = (
-            F.col(f"{name}_{places[field.name]}") for name in ("since", "word", "by_hand")
-        )
-        stands = provenance_of(a, field)
-        explained = _explain_cell(field, since, word, by_hand, sides.instant, unseen_from)
+        proof, stands = F.col(f"proof_{places[field.name]}"), provenance_of(a, field)
+        explained = _explain_cell(field, proof, sides.instant, unseen_from)
         return {
             "history_value": as_text(value_of(a, field), field.dataType),
             "source_value": as_text(value_of(b, field), field.dataType),
-            "since_timestamp": since,
+            "since_timestamp": proof.getField("since"),
             "message": stands.getField("m"),
             "priority": stands.getField("p"),
             "explanation": explained.getField("explanation"),
@@ -229,15 +226,12 @@ def _weigh_proofs(findings: DataFrame, proof: DataFrame, sides: Sides) -> DataFr
         *(F.first(side).alias(side) for side in ("a", "b")),
         F.max("past.guid").alias("known_guid"),
         *(F.max(name).alias(name) for name in (_REJECT, _WAITING)),
-        *(
-            column.alias(f"{name}_{place}")
-            for place, field in enumerate(sides.cells)
-            for name, column in _proofs_of(field, sides).items()
-        ),
+        *(_proof_of(field, sides).alias(f"proof_{place}") for place, field in enumerate(sides.cells)),
     )
 
 
-def _proofs_of(field: T.StructField, sides: Sides) -> dict[str, Column]:
+def _proof_of(field: T.StructField, sides: Sides) -> Column:
+    """What is known of a cell: since when it can be so, by what word, and whether that was by hand."""
     a, b, past, word = (F.col(name) for name in ("a", "b", "past", _WORD))
     version, missing = past.getField("version"), F.col("finding") == MISSING
     other = past.isNotNull() & ~(is_there(version) & same_value(version, a, field))
@@ -258,22 +252,16 @@ def _proofs_of(field: T.StructField, sides: Sides) -> dict[str, Column]:
         word.getField("until").alias("until"),
     )
     by_hand = word.getField("by_hand") & (message == provenance_of(a, field).getField("m"))
-    return {
-        "since": F.when(F.first(missing), last_end).otherwise(stretch) if field == PRESENCE else stretch,
-        "word": F.max(F.when(is_same_word, last_word)),
-        "by_hand": F.max(by_hand),
-    }
+    since = F.when(F.first(missing), last_end).otherwise(stretch) if field == PRESENCE else stretch
+    by_word = F.max(F.when(is_same_word, last_word))
+    return F.struct(since.alias("since"), by_word.alias("word"), F.max(by_hand).alias("by_hand"))
 
 
 def _explain_cell(
-    field: T.StructField,
-    since: Column,
-    word: Column,
-    by_hand: Column,
-    instant: Column,
-    unseen_from: datetime | None,
+    field: T.StructField, proof: Column, instant: Column, unseen_from: datetime | None
 ) -> Column:
     """The first of the explanations that is so, and its evidence: see `reconcile`."""
+    since, word, by_hand = (proof.getField(name) for name in ("since", "word", "by_hand"))
     stands = provenance_of(F.col("a"), field)
     message = word.getField("message")
     weaker = word.getField("priority") < stands.getField("p")
