@@ -153,14 +153,8 @@ def find_inherited_words(changes: DataFrame, keys: Sequence[str], *, at_once: bo
     names = data.fieldNames()
     complete = _with_all_priorities(changes)
     has_guid, is_placed = GUID in changes.columns, SNAPSHOT in changes.columns
-    layout = Layout(
-        fields=tuple(names),
-        keys=tuple(names.index(key) for key in keys),
-        field_priorities=frozenset(range(len(names))),
-        by_guid=False,
-        entity=None,
-        has_guid=has_guid,
-    )
+    places, stated = tuple(names.index(key) for key in keys), frozenset(range(len(names)))
+    layout = Layout(tuple(names), places, stated, by_guid=False, entity=None, has_guid=has_guid)
     named = complete.withColumns({NODE: _key_number("data", keys, data), MOVE: _move_name(keys, data)})
     rows = named.selectExpr(
         NODE,
