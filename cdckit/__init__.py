@@ -51,7 +51,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = import_module(f"{home}.{name}") if home == __name__ else getattr(import_module(home), name)
     if isfunction(value) and not hasattr(value, "__wrapped__"):
-        value = import_module("cdckit.parts.calls").takes()(value)
+        value = import_module("cdckit.parts.argument_forms").takes()(value)
     globals()[name] = value
     return value
 

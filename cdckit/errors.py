@@ -5,7 +5,7 @@ cannot mean anything: a column that is not there, an argument that is not of the
 doors, data that break what a function needs of them end the job that reads them: changes without an
 instant in `merge`, versions that overlap in `as_of_join`.
 
-A *function* of None is the public one that is being called (`cdckit.parts.calls.takes`).
+A *function* of None is the public one that is being called (`cdckit.parts.argument_forms.takes`).
 """
 
 from __future__ import annotations

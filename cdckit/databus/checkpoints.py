@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from cdckit.parts.calls import NAME, takes
+from cdckit.parts.argument_forms import NAME, takes
 from cdckit.store import Store
 
 NOTHING = -1

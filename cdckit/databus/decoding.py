@@ -14,8 +14,8 @@ from cdckit.databus.events import DATA, EVENT, event_columns
 from cdckit.databus.sources import Source, sources_by_id
 from cdckit.model.forms import RECORDS
 from cdckit.model.records import ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.parts.argument_forms import takes
 from cdckit.parts.arrow_types import spark_columns
-from cdckit.parts.calls import takes
 from cdckit.parts.workers import WorkerPlan
 
 EVENT_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *spark_columns(EVENT), *ERROR_FIELDS])

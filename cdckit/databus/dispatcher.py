@@ -15,7 +15,7 @@ from cdckit.databus.consumer_groups import STOP, Answer, ConsumerGroups
 from cdckit.databus.consumers import Consumer, Result
 from cdckit.databus.event_stream import Window
 from cdckit.errors import InvalidArgument
-from cdckit.parts.calls import takes
+from cdckit.parts.argument_forms import takes
 
 _LOG = logging.getLogger(__name__)
 

@@ -23,10 +23,10 @@ from cdckit.model.changes import DELETE, UPSERT, sortable_number
 from cdckit.model.faults import BYTES
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ChangeFault, door_reject
 from cdckit.parts import avro
+from cdckit.parts.argument_forms import instance_of, rows_of, takes
 from cdckit.parts.arguments import require_keys
 from cdckit.parts.arrow_types import spark_type
 from cdckit.parts.arrow_widening import common_type, to_common_type
-from cdckit.parts.calls import instance_of, rows_of, takes
 from cdckit.parts.workers import WorkerPlan
 
 _SOURCE = instance_of(Source, "a Source")

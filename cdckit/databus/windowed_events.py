@@ -23,9 +23,9 @@ from cdckit.databus.window_batches import (
 from cdckit.databus.window_machine import COMPLETE, WAITING
 from cdckit.model.faults import BYTES
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
+from cdckit.parts.argument_forms import no_stream, rows_of, takes
 from cdckit.parts.arguments import quoted
 from cdckit.parts.arrow_types import spark_columns
-from cdckit.parts.calls import no_stream, rows_of, takes
 from cdckit.parts.workers import WorkerPlan, map_columns
 
 _READ = (

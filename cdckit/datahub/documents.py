@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.model.documents import Document, make_records, without_headers
-from cdckit.parts.calls import takes
+from cdckit.parts.argument_forms import takes
 
 _LOG = logging.getLogger(__name__)
 

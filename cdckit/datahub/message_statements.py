@@ -32,9 +32,9 @@ from cdckit.datahub.waiting import facts, find_unsupported, with_answers, with_o
 from cdckit.errors import InvalidArgument
 from cdckit.merging.merge import merge
 from cdckit.model.records import add_rejects
+from cdckit.parts.argument_forms import takes
 from cdckit.parts.arguments import require_batch, require_types
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.calls import takes
 from cdckit.parts.workers import WorkerPlan, worker_reports
 from cdckit.store import File
 from cdckit.store.files import Target

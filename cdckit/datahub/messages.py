@@ -29,9 +29,9 @@ from cdckit.model.records import (
     RECORD_COLUMNS,
     RECORD_SCHEMA,
 )
+from cdckit.parts.argument_forms import takes
 from cdckit.parts.arguments import flat_columns, require_instant, text_literal
 from cdckit.parts.arrow_types import arrow_schema, make_batch
-from cdckit.parts.calls import takes
 from cdckit.parts.instants import microseconds, parse_instant
 from cdckit.parts.json_text import members
 from cdckit.parts.values import guids, time_between

@@ -16,8 +16,8 @@ from cdckit.datahub.statements import DELETE, DROPPED, IS_RECORD, UNREADABLE, UP
 from cdckit.datahub.waiting import with_statement
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import RECORD_COLUMNS
+from cdckit.parts.argument_forms import rows_with, takes
 from cdckit.parts.arguments import quoted, text_literal
-from cdckit.parts.calls import rows_with, takes
 from cdckit.parts.values import EXACT_JSON
 
 

@@ -22,8 +22,8 @@ from cdckit.ledger.kind import Kind
 from cdckit.ledger.views import Key
 from cdckit.merging.arrow_changes import GUID, KEYS
 from cdckit.model.history import DELETED, VALID_FROM, VALID_TO, business_fields
+from cdckit.parts.argument_forms import takes
 from cdckit.parts.arguments import quoted, require_columns, require_fields, require_instant
-from cdckit.parts.calls import takes
 from cdckit.parts.instants import parse_instant
 from cdckit.query.as_of import as_of
 from cdckit.query.entity_keys import is_entity

@@ -19,9 +19,9 @@ from cdckit.debezium.events import OF_ROWS, Event, EventFault, Image, Record
 from cdckit.errors import InvalidArgument
 from cdckit.model.forms import RECORDS
 from cdckit.parts import avro
+from cdckit.parts.argument_forms import takes
 from cdckit.parts.avro import SchemaRefused
 from cdckit.parts.avro.schema import MAX_TEXT
-from cdckit.parts.calls import takes
 
 _NAMED = ("record", "error", "enum", "fixed")
 

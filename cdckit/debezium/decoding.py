@@ -15,9 +15,9 @@ from cdckit.debezium.events import EVENT_TYPES, READ_COLUMNS, Kind, Reader, even
 from cdckit.debezium.other_producers import read_maxwell, read_wal2json
 from cdckit.model.forms import RECORDS
 from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.parts.argument_forms import rows_of, takes
 from cdckit.parts.arguments import quoted
 from cdckit.parts.arrow_types import spark_columns
-from cdckit.parts.calls import rows_of, takes
 from cdckit.parts.workers import map_columns, without_garbage_collection
 
 EVENT_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *spark_columns(pa.schema(EVENT_TYPES.items()))])

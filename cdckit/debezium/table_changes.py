@@ -23,9 +23,9 @@ from cdckit.debezium.snapshots import ended_snapshots, find_absences
 from cdckit.errors import InvalidArgument
 from cdckit.model.changes import UNTYPED as UNTYPED_FIELDS
 from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.parts.argument_forms import NAME, takes
 from cdckit.parts.arguments import microseconds, require_batch, require_instants, require_keys
 from cdckit.parts.arrow_types import arrow_type, spark_columns, spark_type
-from cdckit.parts.calls import NAME, takes
 from cdckit.parts.widening import common_spark_type, is_number_beside_time
 from cdckit.parts.workers import WorkerPlan, worker_reports
 

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from cdckit.debezium.decoding import EVENTS
 from cdckit.debezium.events import OF_ROWS, TRUNCATE, Kind
 from cdckit.model.frontiers import find_missing_positions
-from cdckit.parts.calls import no_stream, takes
+from cdckit.parts.argument_forms import no_stream, takes
 
 _TABLE = ("source", "transaction_id", "collection")
 _COLLECTIONS = "array<struct<data_collection string, event_count bigint>>"

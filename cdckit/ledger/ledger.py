@@ -33,8 +33,8 @@ from cdckit.model.changes import ranked_sources, require_changes
 from cdckit.model.documents import make_sink
 from cdckit.model.sources import Priority, UnknownSource, find_unused_priorities
 from cdckit.outputs.scd import scd_type_2
+from cdckit.parts.argument_forms import checked_calls
 from cdckit.parts.arguments import StreamBatch, microseconds, quoted, require_batch_id, require_name
-from cdckit.parts.calls import checked_calls
 from cdckit.parts.tables import AnyTable
 from cdckit.parts.workers import describe_jobs
 from cdckit.query.provenance import Messages, read_messages

@@ -35,8 +35,8 @@ from cdckit.merging.moves import complete_moves, with_comings
 from cdckit.model.changes import MOVED
 from cdckit.model.history import VALID_FROM, VALID_TO
 from cdckit.outputs.sql import create_view
+from cdckit.parts.argument_forms import checked_calls
 from cdckit.parts.arguments import microseconds, quoted
-from cdckit.parts.calls import checked_calls
 from cdckit.parts.values import EXACT_JSON, comparable
 from cdckit.query.as_of import as_of
 from cdckit.query.bitemporal import bitemporal

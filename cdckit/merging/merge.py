@@ -28,6 +28,7 @@ from cdckit.model.history import (
     with_ends,
 )
 from cdckit.model.records import usable_changes
+from cdckit.parts.argument_forms import NAME, takes
 from cdckit.parts.arguments import (
     quoted,
     require_batch,
@@ -38,7 +39,6 @@ from cdckit.parts.arguments import (
     wrong_type,
 )
 from cdckit.parts.arrow_types import arrow_schema, arrow_type
-from cdckit.parts.calls import NAME, takes
 from cdckit.parts.columns import with_guid
 from cdckit.parts.families import share_rows
 from cdckit.parts.public_calls import called

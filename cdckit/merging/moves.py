@@ -42,9 +42,9 @@ from cdckit.model.changes import (
     require_moves,
 )
 from cdckit.model.records import usable_changes
+from cdckit.parts.argument_forms import rows_with, takes
 from cdckit.parts.arguments import quoted, require_struct, wrong_argument
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.calls import rows_with, takes
 from cdckit.parts.families import FAMILY, NODE, find_families, share_rows
 from cdckit.parts.public_calls import called_function
 from cdckit.parts.workers import WorkerPlan

@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.model.history import DELETED, VALID_FROM
 from cdckit.model.records import REJECT, REJECT_SCHEMA
+from cdckit.parts.argument_forms import takes
 from cdckit.parts.arguments import (
     flat_columns,
     quoted,
@@ -24,7 +25,6 @@ from cdckit.parts.arguments import (
     require_type,
     require_types,
 )
-from cdckit.parts.calls import takes
 from cdckit.parts.widening import as_filled, has_void
 
 DIGITS = 38

@@ -1,4 +1,4 @@
-"""The tables of the model as forms of arguments, for `cdckit.parts.calls.takes`."""
+"""The tables of the model as forms of arguments, for `cdckit.parts.argument_forms.takes`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from cdckit.model.changes import require_changes
 from cdckit.model.history import require_bitemporal, require_free, require_history
 from cdckit.model.records import require_records
-from cdckit.parts.calls import Form
+from cdckit.parts.argument_forms import Form
 
 
 def history_with(*columns: str, free: Sequence[str] = ()) -> Form:

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, WrongColumnType
+from cdckit.parts.argument_forms import takes
 from cdckit.parts.arguments import quoted, require_batch, require_columns, require_fields
-from cdckit.parts.calls import takes
 
 PARTITION = ("topic", "partition")
 """What one stream is, if nothing else is said: records have offsets in each partition of a topic."""

@@ -11,8 +11,8 @@ from pyspark.sql import types as T
 from cdckit.model.faults import ERROR_CODE as ERROR_CODE  # here for all but kernels
 from cdckit.model.faults import ERROR_DESCRIPTION as ERROR_DESCRIPTION
 from cdckit.model.faults import Fault
+from cdckit.parts.argument_forms import rows_with, takes
 from cdckit.parts.arguments import flat_columns, require_columns, require_types
-from cdckit.parts.calls import rows_with, takes
 
 RECORD_SCHEMA = flat_columns(
     "key binary, value binary, topic string, partition integer, offset long, timestamp timestamp, "

@@ -33,8 +33,8 @@ from cdckit.model.changes import (
     with_empty_as,
 )
 from cdckit.model.lists import is_table_row
+from cdckit.parts.argument_forms import takes
 from cdckit.parts.arguments import quoted, require_columns, require_struct
-from cdckit.parts.calls import takes
 from cdckit.parts.public_calls import called
 from cdckit.parts.widening import as_type, common_spark_type, fill_void, has_void, is_made_text, void_as_text
 

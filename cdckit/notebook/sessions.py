@@ -19,7 +19,7 @@ from pyspark.sql.utils import is_remote
 
 from cdckit.errors import CdcError
 from cdckit.notebook import jupyter
-from cdckit.parts.calls import takes
+from cdckit.parts.argument_forms import takes
 
 _ALWAYS = b"WARNING: Using incubator modules: jdk.incubator.vector"
 

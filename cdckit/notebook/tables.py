@@ -27,8 +27,8 @@ from cdckit.notebook.columns import (
 )
 from cdckit.notebook.messages import MessageLabel, label_messages, one_line, require_changes, shorten_messages
 from cdckit.notebook.options import ROWS, as_zone, options
+from cdckit.parts.argument_forms import rows_with, takes
 from cdckit.parts.arguments import quoted, require_batch, require_fields
-from cdckit.parts.calls import rows_with, takes
 from cdckit.parts.workers import describe_step
 
 OPEN = "…"

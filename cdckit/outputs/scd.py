@@ -20,8 +20,8 @@ from cdckit.model.history import (
     is_deleted,
 )
 from cdckit.outputs.history_arguments import HistoryArguments
+from cdckit.parts.argument_forms import takes
 from cdckit.parts.arguments import free_name, microseconds, quoted, quoted_columns, require_flag, require_name
-from cdckit.parts.calls import takes
 from cdckit.parts.values import comparable
 from cdckit.query.as_of import current
 from cdckit.query.intervals import continues_previous, is_ever_in_force

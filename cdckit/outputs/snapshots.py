@@ -14,8 +14,8 @@ from cdckit.errors import InvalidArgument
 from cdckit.model.history import VALID_FROM, VALID_TO, is_deleted
 from cdckit.outputs.history_arguments import HistoryArguments
 from cdckit.parts import instants
+from cdckit.parts.argument_forms import takes
 from cdckit.parts.arguments import free_name, microseconds, quoted_columns, require_flag, require_instant
-from cdckit.parts.calls import takes
 from cdckit.parts.public_calls import called_function
 from cdckit.parts.values import utc_clock
 from cdckit.query.intervals import is_ever_in_force

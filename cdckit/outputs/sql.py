@@ -20,9 +20,9 @@ from cdckit.model.history import (
     require_bitemporal,
     require_history,
 )
+from cdckit.parts.argument_forms import takes
 from cdckit.parts.arguments import quoted, require_batch, require_columns, require_int, require_name
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.calls import takes
 
 
 @takes()

@@ -48,7 +48,7 @@ def suggest_names(names: Iterable[object], candidates: Sequence[str]) -> str | N
 def wrong_argument(
     argument: str, needed: str, found: object, example: str | None = None, remedy: str | None = None
 ) -> InvalidArgument:
-    """The error about an argument of the public call that is under way (`cdckit.parts.calls.takes`)."""
+    """The error about an argument of the call under way (`cdckit.parts.public_calls`)."""
     return InvalidArgument(None, argument, needed, found, example, remedy)
 
 

@@ -20,6 +20,7 @@ from cdckit.model.history import HISTORY_SCHEMA, SYSTEM_INTERVAL
 from cdckit.model.records import REJECT, drop_rejects
 from cdckit.notebook.options import ROWS
 from cdckit.notebook.tables import Cell, Grid, Table, html_text, show
+from cdckit.parts.argument_forms import rows_with, takes
 from cdckit.parts.arguments import (
     quoted,
     require_batch,
@@ -29,7 +30,6 @@ from cdckit.parts.arguments import (
     with_number,
     wrong_argument,
 )
-from cdckit.parts.calls import rows_with, takes
 from cdckit.parts.workers import describe_step
 from cdckit.quality.suites import (
     ALIKE,

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Protocol, TypeGuard, TypeVar, runtime_checka
 from pyspark.sql import DataFrame
 
 from cdckit.errors import InvalidArgument
+from cdckit.parts.argument_forms import takes
 from cdckit.parts.arguments import wrong_argument
-from cdckit.parts.calls import takes
 from cdckit.quality.checks import CheckResult, SentenceResult, check, distinct_names, ephemeral_context
 from cdckit.quality.suites import Suite, keep_promised, read_suite
 

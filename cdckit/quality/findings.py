@@ -25,6 +25,7 @@ from cdckit.model.history import (
     is_deleted,
 )
 from cdckit.model.records import usable_changes
+from cdckit.parts.argument_forms import takes
 from cdckit.parts.arguments import (
     both_sides,
     quoted,
@@ -34,7 +35,6 @@ from cdckit.parts.arguments import (
     require_struct,
     wrong_argument,
 )
-from cdckit.parts.calls import takes
 from cdckit.parts.values import comparable
 from cdckit.query.intervals import find_overlapping, fold_periods, is_period, key_column, period_rows
 

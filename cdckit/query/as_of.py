@@ -22,8 +22,8 @@ from cdckit.model.history import (
     is_deleted,
     version_operation,
 )
+from cdckit.parts.argument_forms import FLAG, takes
 from cdckit.parts.arguments import require_instants, require_period
-from cdckit.parts.calls import FLAG, takes
 from cdckit.query.entity_keys import is_entity
 from cdckit.query.intervals import is_in_force, is_period
 

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from cdckit.model.forms import beliefs_with
 from cdckit.model.history import DELETED, SOURCE_MESSAGE, SYSTEM_FROM, SYSTEM_TO, VALID_FROM, VALID_TO
+from cdckit.parts.argument_forms import INSTANT, takes
 from cdckit.parts.arguments import (
     microseconds,
     quoted,
@@ -18,7 +19,6 @@ from cdckit.parts.arguments import (
     require_instants,
     wrong_argument,
 )
-from cdckit.parts.calls import INSTANT, takes
 from cdckit.parts.values import as_text, comparable
 from cdckit.query.bitemporal import history_fields, keep_known
 from cdckit.query.differences import DIFFERING, diff, require_reader_keys

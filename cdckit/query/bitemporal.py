@@ -17,9 +17,9 @@ from cdckit.merging.merge import history_schema, merge_changes, sort_by_entity, 
 from cdckit.model.changes import IS_EFFECTIVE, UNTIL, has_mark
 from cdckit.model.forms import CHANGES, beliefs_with
 from cdckit.model.history import SYSTEM_FROM, SYSTEM_INTERVAL, SYSTEM_TO, business_fields, with_ends
+from cdckit.parts.argument_forms import NAME, takes
 from cdckit.parts.arguments import require_instant, require_instants
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.calls import NAME, takes
 from cdckit.parts.public_calls import called_function
 from cdckit.parts.workers import WorkerPlan
 from cdckit.query.intervals import is_in_force

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from cdckit.parts.argument_forms import NAME, no_stream, rows_with, takes
 from cdckit.parts.arguments import quoted, require_columns, require_fields, wrong_argument
-from cdckit.parts.calls import NAME, no_stream, rows_with, takes
 
 SUMS = rows_with("range", "rows", "checksum", remedy="`range_checksums` makes them.")
 

@@ -14,9 +14,9 @@ from cdckit.merging.arrow_changes import NO_PRIORITY
 from cdckit.model.changes import DELETE, UNTIL, UPSERT, statement_columns
 from cdckit.model.forms import history_with
 from cdckit.model.history import DELETED, FIELD_PROVENANCE, VALID_FROM, VALID_TO, business_fields, is_deleted
+from cdckit.parts.argument_forms import INT, takes
 from cdckit.parts.arguments import quoted, require_fields, require_keys, require_struct, wrong_type
 from cdckit.parts.arrow_types import arrow_type
-from cdckit.parts.calls import INT, takes
 from cdckit.parts.widening import as_type, common_spark_type, is_made_text
 from cdckit.query.as_of import versions_within
 from cdckit.query.entity_keys import literal

@@ -22,8 +22,8 @@ from cdckit.model.history import (
     require_history,
     version_operation,
 )
+from cdckit.parts.argument_forms import Form, takes
 from cdckit.parts.arguments import quoted, require_fields, require_period, require_struct, wrong_argument
-from cdckit.parts.calls import Form, takes
 from cdckit.parts.values import as_text, comparable
 from cdckit.query.intervals import UNSOUND, fold_periods, is_ever_in_force, is_period, split_periods
 

@@ -31,10 +31,10 @@ from cdckit.merging.moves import with_moves
 from cdckit.model.changes import ARRIVAL_TYPE, MOVED, require_changes
 from cdckit.model.history import DELETED, HISTORY_SCHEMA, business_fields
 from cdckit.model.unions import unite
+from cdckit.parts.argument_forms import NAME, Form, takes
 from cdckit.parts.arguments import flat_columns, microseconds, quoted, require_instant, wrong_argument
 from cdckit.parts.arrays import NEVER
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.calls import NAME, Form, takes
 from cdckit.parts.values import guid
 from cdckit.parts.workers import WorkerPlan
 from cdckit.query.additive_measures import DIGITS, MEAN_TYPE, AdditiveMeasure, require_additive

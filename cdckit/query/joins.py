@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.model.history import SYSTEM_FROM, SYSTEM_TO, VALID_FROM, VALID_TO, is_deleted
+from cdckit.parts.argument_forms import takes
 from cdckit.parts.arguments import (
     both_sides,
     quoted,
@@ -21,7 +22,6 @@ from cdckit.parts.arguments import (
     wrong_type,
 )
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.calls import takes
 from cdckit.parts.tables import AnyTable, as_spark, with_whole_keys
 from cdckit.parts.values import comparable
 from cdckit.parts.workers import map_columns

@@ -14,8 +14,8 @@ from pyspark.sql import types as T
 
 from cdckit.model.forms import history_with
 from cdckit.model.history import DELETED, VALID_FROM, VALID_TO, business_fields, is_deleted
+from cdckit.parts.argument_forms import Form, takes
 from cdckit.parts.arguments import listed, quoted, require_fields, require_period, wrong_argument, wrong_type
-from cdckit.parts.calls import Form, takes
 from cdckit.parts.instants import microseconds
 from cdckit.query.as_of import versions_within
 from cdckit.query.intervals import comparable_column

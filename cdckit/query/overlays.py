@@ -20,6 +20,7 @@ from cdckit.model.history import (
     is_deleted,
     require_history,
 )
+from cdckit.parts.argument_forms import takes
 from cdckit.parts.arguments import (
     both_sides,
     listed,
@@ -34,7 +35,6 @@ from cdckit.parts.arguments import (
     require_type,
     wrong_argument,
 )
-from cdckit.parts.calls import takes
 from cdckit.parts.values import comparable
 from cdckit.query.intervals import (
     ALLEN_RELATIONS,

@@ -24,6 +24,7 @@ from cdckit.model.history import (
     require_history,
 )
 from cdckit.model.lists import is_list_change
+from cdckit.parts.argument_forms import INSTANT, Form, rows_with, takes
 from cdckit.parts.arguments import (
     quoted,
     require_columns,
@@ -34,7 +35,6 @@ from cdckit.parts.arguments import (
     wrong_argument,
     wrong_type,
 )
-from cdckit.parts.calls import INSTANT, Form, rows_with, takes
 from cdckit.parts.tables import AnyTable, as_spark, has_order, spark_table
 from cdckit.parts.values import as_text, comparable
 from cdckit.query.entity_keys import is_entity

@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 
 from cdckit.model.changes import DELETE, UPSERT, statement_columns
 from cdckit.model.history import FIELD_PROVENANCE, business_fields
+from cdckit.parts.argument_forms import INSTANT, no_stream, rows_with, takes
 from cdckit.parts.arguments import require_struct
-from cdckit.parts.calls import INSTANT, no_stream, rows_with, takes
 from cdckit.parts.tables import AnyTable
 from cdckit.query.differences import (
     COMPARABLE,

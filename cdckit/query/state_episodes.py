@@ -19,8 +19,8 @@ from cdckit.model.history import (
     is_deleted,
     version_operation,
 )
+from cdckit.parts.argument_forms import takes
 from cdckit.parts.arguments import listed, quoted, require_fields, require_name, wrong_argument, wrong_type
-from cdckit.parts.calls import takes
 from cdckit.parts.values import comparable
 from cdckit.query.differences import PRESENCE, is_there, same_value, value_of, version_steps
 from cdckit.query.intervals import fold_periods, is_ever_in_force

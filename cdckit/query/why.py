@@ -19,6 +19,7 @@ from cdckit.model.changes import MOVED, TRUNCATE
 from cdckit.model.forms import CHANGES
 from cdckit.model.history import DELETED
 from cdckit.model.records import usable_changes
+from cdckit.parts.argument_forms import INSTANT, takes
 from cdckit.parts.arguments import (
     flat_columns,
     require_fields,
@@ -28,7 +29,6 @@ from cdckit.parts.arguments import (
     wrong_argument,
 )
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.calls import INSTANT, takes
 from cdckit.parts.instants import microseconds
 from cdckit.parts.workers import WorkerPlan
 from cdckit.query.bitemporal import tell_unsaid_arrival

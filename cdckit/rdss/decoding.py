@@ -13,8 +13,8 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.model.forms import RECORDS
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.parts.argument_forms import rows_of, takes
 from cdckit.parts.arrow_types import spark_columns
-from cdckit.parts.calls import rows_of, takes
 from cdckit.parts.folded_rows import with_rule
 from cdckit.rdss.decoration import decorate_refused
 from cdckit.rdss.message_rows import MESSAGE, SLICED_MESSAGE, read_message

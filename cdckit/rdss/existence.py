@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from cdckit.model.changes import DELETE, UPSERT, require_changes
 from cdckit.model.history import DELETED, SOURCE_MESSAGE, VALID_FROM, is_deleted, require_history
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION
+from cdckit.parts.argument_forms import FLAG, takes
 from cdckit.parts.arguments import require_columns
-from cdckit.parts.calls import FLAG, takes
 from cdckit.parts.folded_rows import fold_rows, with_rule
 from cdckit.rdss.decoding import DECODED
 from cdckit.rdss.existence_rules import FAULTS, published_statements

@@ -23,9 +23,9 @@ from cdckit.model.history import (
     is_deleted,
 )
 from cdckit.model.records import ERROR_CODE, REJECT, door_reject
+from cdckit.parts.argument_forms import no_stream, rows_of, rows_with, takes
 from cdckit.parts.arguments import quoted
 from cdckit.parts.arrow_types import arrow_type
-from cdckit.parts.calls import no_stream, rows_of, rows_with, takes
 from cdckit.parts.folded_rows import with_rule
 from cdckit.rdss.decoding import DECODED_SCHEMA
 from cdckit.rdss.message_types import CREATE, PRESERVATION, READ, REMOVE, UPDATE

@@ -10,9 +10,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS
+from cdckit.parts.argument_forms import FOR_EACH_BATCH, INSTANT, no_stream, one_of, rows_of, takes
 from cdckit.parts.arguments import require_instant
 from cdckit.parts.arrow_types import spark_columns
-from cdckit.parts.calls import FOR_EACH_BATCH, INSTANT, no_stream, one_of, rows_of, takes
 from cdckit.parts.folded_rows import fold_rows
 from cdckit.parts.values import time_between
 from cdckit.rdss.decoding import DECODED, DECODED_SCHEMA

@@ -7,8 +7,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
+from cdckit.parts.argument_forms import no_stream, rows_of, takes
 from cdckit.parts.arguments import require_int
-from cdckit.parts.calls import no_stream, rows_of, takes
 from cdckit.parts.folded_rows import explode_rule
 from cdckit.parts.workers import compute_once
 from cdckit.rdss.object_bodies import KEY, LINKS, RELATED, version_pairs

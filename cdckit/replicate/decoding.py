@@ -19,9 +19,9 @@ from cdckit.errors import InvalidArgument
 from cdckit.model.faults import Findings, FoundFault, error_columns
 from cdckit.model.forms import RECORDS
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.parts.argument_forms import INSTANT, NAMES, no_stream, one_of, rows_of, takes
 from cdckit.parts.arguments import require_instant
 from cdckit.parts.arrow_types import spark_columns
-from cdckit.parts.calls import INSTANT, NAMES, no_stream, one_of, rows_of, takes
 from cdckit.parts.values import time_between
 from cdckit.parts.workers import WorkerPlan
 from cdckit.replicate.envelopes import DATA, ENVELOPE_TYPES, METADATA, ReplicateFault, open_envelopes

@@ -19,8 +19,8 @@ from cdckit.model.changes import DELETE, MOVED, UPSERT
 from cdckit.model.forms import RECORDS
 from cdckit.model.logs import LOG_END
 from cdckit.model.records import ERROR_CODE, ChangeFault, door_reject
+from cdckit.parts.argument_forms import NAMES, takes
 from cdckit.parts.arguments import microseconds, require_columns, require_keys, require_names, require_struct
-from cdckit.parts.calls import NAMES, takes
 from cdckit.parts.public_calls import called
 from cdckit.replicate.decoding import BATCH, decode, metadata, schema_zone
 from cdckit.replicate.envelopes import ReplicateFault

@@ -16,9 +16,9 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.model.forms import RECORDS
 from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.parts.argument_forms import NAMES, Form, takes
 from cdckit.parts.arguments import require_instant
 from cdckit.parts.arrow_types import spark_columns
-from cdckit.parts.calls import NAMES, Form, takes
 from cdckit.parts.workers import WorkerPlan
 from cdckit.replicate.data_messages import Reading, read_messages
 from cdckit.replicate.decoding import ZONE

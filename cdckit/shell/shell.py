@@ -35,8 +35,8 @@ from cdckit.ledger.views import View
 from cdckit.model.documents import Document, as_records, make_sink
 from cdckit.model.records import RECORD_COLUMNS
 from cdckit.outputs.scd import scd_type_2
+from cdckit.parts.argument_forms import checked_calls
 from cdckit.parts.arguments import require_batch_id, require_instant
-from cdckit.parts.calls import checked_calls
 from cdckit.parts.instants import microseconds
 from cdckit.parts.values import time_between
 from cdckit.parts.workers import compute_once, describe_step

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
 from cdckit.model.forms import RECORDS
+from cdckit.parts.argument_forms import INSTANT, takes
 from cdckit.parts.arguments import require_instant
-from cdckit.parts.calls import INSTANT, takes
 from cdckit.parts.folded_rows import with_rule
 from cdckit.parts.values import time_between
 from cdckit.streams.catalogue import Stream

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 
 from cdckit.model.forms import RECORDS
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS
+from cdckit.parts.argument_forms import ABOVE_ZERO, NAME, instance_of, takes
 from cdckit.parts.arguments import require_columns
-from cdckit.parts.calls import ABOVE_ZERO, NAME, instance_of, takes
 from cdckit.parts.fold import Result
 from cdckit.parts.folded_rows import with_rule
 from cdckit.streams.catalogue import SEPARATOR, STREAMS, Stream, field_column

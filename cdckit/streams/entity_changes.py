@@ -21,8 +21,8 @@ from cdckit.model.records import (
     REJECT,
     door_reject,
 )
+from cdckit.parts.argument_forms import one_of, rows_of, takes
 from cdckit.parts.arrow_types import arrow_schema, spark_columns
-from cdckit.parts.calls import one_of, rows_of, takes
 from cdckit.parts.folded_rows import with_rule
 from cdckit.streams.catalogue import ARRIVAL, ENTITY_UPDATES, Status
 from cdckit.streams.collection_types import BOOLEAN, DOCUMENT, DOUBLE, INTEGER, LONG, TIMESTAMP

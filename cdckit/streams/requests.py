@@ -12,9 +12,9 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import ERROR_CODE, ERROR_FIELDS, REJECT, door_reject
+from cdckit.parts.argument_forms import ABOVE_ZERO, FOR_EACH_BATCH, Form, rows_of, takes
 from cdckit.parts.arguments import require_columns, require_types
 from cdckit.parts.arrow_types import spark_columns
-from cdckit.parts.calls import ABOVE_ZERO, FOR_EACH_BATCH, Form, rows_of, takes
 from cdckit.parts.fold import IS_LAST, FoldPlan
 from cdckit.parts.folded_rows import explode_rule, fold_rows
 from cdckit.streams.catalogue import (

@@ -13,9 +13,9 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
+from cdckit.parts.argument_forms import FOR_EACH_BATCH, INSTANT, no_stream, one_of, rows_of, rows_with, takes
 from cdckit.parts.arguments import require_columns, require_instant
 from cdckit.parts.arrow_types import spark_columns
-from cdckit.parts.calls import FOR_EACH_BATCH, INSTANT, no_stream, one_of, rows_of, rows_with, takes
 from cdckit.parts.folded_rows import fold_rows
 from cdckit.parts.values import time_between
 from cdckit.shell.shell import is_overdue

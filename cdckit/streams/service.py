@@ -17,8 +17,8 @@ from cdckit.ledger.kind import Kind
 from cdckit.merging.merge import merge
 from cdckit.model.documents import Document
 from cdckit.model.records import ERROR_CODE, RECORD_SCHEMA, REJECT_SCHEMA
+from cdckit.parts.argument_forms import INT, no_stream, rows_of, takes
 from cdckit.parts.arguments import wrong_argument
-from cdckit.parts.calls import INT, no_stream, rows_of, takes
 from cdckit.parts.workers import compute_once, describe_jobs
 from cdckit.shell.fold_tables import PLACE, last_outcomes, say_outcomes
 from cdckit.shell.shell import MANY_FILES, ReceiveResult, Shell, WorkResult, is_overdue

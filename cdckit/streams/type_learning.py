@@ -7,8 +7,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.parts.argument_forms import no_stream, rows_of, takes
 from cdckit.parts.arrow_types import spark_columns
-from cdckit.parts.calls import no_stream, rows_of, takes
 from cdckit.parts.fold import IS_LAST
 from cdckit.parts.folded_rows import explode_rule, fold_rows
 from cdckit.streams.catalogue import ARRIVAL, REQUEST, SCHEMA_LEARNING

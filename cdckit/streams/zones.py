@@ -11,9 +11,9 @@ from pyspark.sql import types as T
 from cdckit.model.changes import CHANGE_SCHEMA, DELETE, UPSERT, sortable_number
 from cdckit.model.history import require_history
 from cdckit.model.records import ERROR_CODE
+from cdckit.parts.argument_forms import rows_of, rows_with, takes
 from cdckit.parts.arguments import require_columns
 from cdckit.parts.arrow_types import spark_columns
-from cdckit.parts.calls import rows_of, rows_with, takes
 from cdckit.parts.values import guid
 from cdckit.query.joins import Lookup, as_of_join
 from cdckit.streams.catalogue import CHANGES_BY_DEVICE, CONNECTIONS, CREATED, DELETED, SUBSCRIPTIONS, UPDATED

@@ -20,8 +20,8 @@ from cdckit.model.changes import UNTIL, note_empty
 from cdckit.model.history import is_never, open_end
 from cdckit.model.lists import CORRUPT
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION
+from cdckit.parts.argument_forms import takes
 from cdckit.parts.arguments import quoted, require_batch, require_instant, require_int, with_number
-from cdckit.parts.calls import takes
 from cdckit.parts.public_calls import called_function
 from cdckit.parts.tables import AnyTable
 from cdckit.parts.values import as_text, comparable, has_times, is_outside_years, within_years

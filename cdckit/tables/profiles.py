@@ -16,8 +16,8 @@ from pyspark.sql import types as T
 from cdckit.model.lists import CORRUPT
 from cdckit.model.records import ERROR_CODE
 from cdckit.notebook.tables import Cell, Grid, Table, html_text
+from cdckit.parts.argument_forms import takes
 from cdckit.parts.arguments import quoted, quoted_if_needed, require_batch, with_number
-from cdckit.parts.calls import takes
 from cdckit.parts.tables import AnyTable, are_made_floats
 from cdckit.parts.values import as_text, is_collated
 from cdckit.parts.workers import describe_step

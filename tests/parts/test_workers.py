@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.parts import at_home, workers
-from cdckit.parts.calls import takes
+from cdckit.parts.argument_forms import takes
 from cdckit.parts.public_calls import called_function
 from cdckit.parts.workers import WorkerPlan, run_together
 

@@ -46,8 +46,8 @@ from cdckit.notebook.pictures.style import (
     with_ends,
     with_sources,
 )
+from cdckit.parts.argument_forms import COUNT, takes
 from cdckit.parts.arguments import quoted, require_columns, require_fields, require_struct, with_number
-from cdckit.parts.calls import COUNT, takes
 from cdckit.parts.values import as_text
 from cdckit.query.as_of import with_operation
 

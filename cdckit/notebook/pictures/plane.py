@@ -38,8 +38,8 @@ from cdckit.notebook.pictures.style import (
     text_figure,
     value_shades,
 )
+from cdckit.parts.argument_forms import COUNT, takes
 from cdckit.parts.arguments import quoted, require_fields, with_number
-from cdckit.parts.calls import COUNT, takes
 from cdckit.query.bitemporal import history_fields
 
 NO_END = float("inf")

@@ -27,8 +27,8 @@ from cdckit.notebook.pictures.style import (
     source_looks,
     text_figure,
 )
+from cdckit.parts.argument_forms import COUNT, takes
 from cdckit.parts.arguments import require_types, with_number, wrong_argument
-from cdckit.parts.calls import COUNT, takes
 
 _SHARED, _ALONE, _MOST = "#c9d3df", "#5b7794", 400
 

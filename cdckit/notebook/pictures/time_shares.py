@@ -35,8 +35,8 @@ from cdckit.notebook.pictures.style import (
     text_figure,
     value_shades,
 )
+from cdckit.parts.argument_forms import COUNT, takes
 from cdckit.parts.arguments import quoted, require_fields, require_struct, with_number, wrong_argument
-from cdckit.parts.calls import COUNT, takes
 from cdckit.parts.values import as_text
 from cdckit.query.measures import durations
 

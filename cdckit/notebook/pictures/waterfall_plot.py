@@ -29,8 +29,8 @@ from cdckit.notebook.pictures.style import (
     text_figure,
     value_shades,
 )
+from cdckit.parts.argument_forms import COUNT, NAME, rows_with, takes
 from cdckit.parts.arguments import quoted, require_columns, with_number, wrong_argument
-from cdckit.parts.calls import COUNT, NAME, rows_with, takes
 from cdckit.parts.values import as_text, utc_clock
 
 _KINDS = {

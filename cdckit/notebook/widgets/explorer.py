@@ -28,8 +28,8 @@ from cdckit.notebook.widgets.panel import (
     join_texts,
     mark_changes,
 )
+from cdckit.parts.argument_forms import takes
 from cdckit.parts.arguments import quoted, require_fields, require_instant, require_struct, wrong_argument
-from cdckit.parts.calls import takes
 from cdckit.parts.instants import EPOCH
 from cdckit.parts.values import as_text
 from cdckit.query.as_of import as_of, with_operation

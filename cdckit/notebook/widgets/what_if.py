@@ -34,8 +34,8 @@ from cdckit.notebook.widgets.panel import (
     instant_text,
     mark_changes,
 )
+from cdckit.parts.argument_forms import takes
 from cdckit.parts.arguments import quoted, require_instant, require_struct
-from cdckit.parts.calls import takes
 from cdckit.query.as_of import as_of, current
 from cdckit.query.corrections import correct
 from cdckit.query.differences import diff

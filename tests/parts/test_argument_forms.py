@@ -10,8 +10,8 @@ import pytest
 
 import cdckit
 from cdckit.errors import CdcError, InvalidArgument, WrongCall
+from cdckit.parts.argument_forms import FLAG, INSTANT, INT, takes
 from cdckit.parts.arguments import microseconds, wrong_argument
-from cdckit.parts.calls import FLAG, INSTANT, INT, takes
 from cdckit.parts.public_calls import called_function
 
 
