@@ -182,4 +182,5 @@ def _as_changes(statements: DataFrame) -> DataFrame:
     message = list_message_id(F.col("source"), at)
     made = {"sequence": F.lit(""), "arrival": list_arrival(at), "message_id": message}
     more = [name for name in ("field_priorities",) if name in statements.columns]
-    return statements.withColumns(made).select(*CHANGE_SCHEMA.names, "data", "carried", *more, "begins")
+    names = [*CHANGE_SCHEMA.names, "data", "carried", *more, "begins"]
+    return statements.select(*(made[name].alias(name) if name in made else name for name in names))
