@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
+from cdckit.debezium.column_types import VARIABLE, with_digits
 from cdckit.debezium.decoding import decoded_by
-from cdckit.debezium.envelopes import VARIABLE, Envelope, event_of, read_key, unread_event, with_digits
+from cdckit.debezium.envelopes import Envelope, event_of, read_key, unread_event
 from cdckit.debezium.events import OF_ROWS, Event, EventFault, Image, Record
 from cdckit.errors import InvalidArgument
 from cdckit.model.forms import RECORDS
@@ -269,19 +271,34 @@ def images(rows: pa.Array) -> list[Image | None]:
     """
     Each record with the texts of its columns; None for null, and for what is no record.
 
+    Of a row that has a cell for each column these are the cells, with the texts of their values.
+
     >>> images(pa.array([{"id": 1, "ok": None}, None]))
     [{'id': '1', 'ok': None}, None]
+    >>> images(pa.array([{"id": {"value": 1, "set": True}}]))
+    [{'id': {'value': '1', 'set': True}}]
     """
     if not pa.types.is_struct(rows.type):
         return [None] * len(rows)
     names = [field.name for field in rows.type]
-    columns = [texts(column) for column in rows.flatten()]
+    read = _cells if all(_is_of_cells(field.type) for field in rows.type) else texts
+    columns = [read(column) for column in rows.flatten()]
     of_rows = zip(*columns, strict=True) if columns else [()] * len(rows)
     there = rows.is_valid().to_pylist()
     return [
         dict(zip(names, row, strict=True)) if is_row else None
         for is_row, row in zip(there, of_rows, strict=True)
     ]
+
+
+def _is_of_cells(kind: pa.DataType) -> bool:
+    return pa.types.is_struct(kind) and {"value", "set"} <= {field.name for field in kind}
+
+
+def _cells(column: pa.Array) -> list[dict[str, Any] | None]:
+    cells = column.to_pylist(maps_as_pydicts="lossy")
+    values = texts(pc.struct_field(column, "value"))
+    return [cell and cell | {"value": value} for cell, value in zip(cells, values, strict=True)]
 
 
 MAGIC = b"\0"

@@ -90,8 +90,10 @@ def decode(records: DataFrame) -> DataFrame:
             payload; those in Avro are in error (`NOT_JSON`): see `decode_avro`.  A row that
             `ExtractNewRecordState` took out of its envelope is no event (`UNWRAPPED`, with the call of
             `changes_from` that reads it; `NOT_AN_EVENT` where no field of its own tells), nor is a
-            CloudEvent (`NOT_AN_EVENT`).  The cells of YugabyteDB's rows are read; those of Cassandra's, and
-            of others, are not (`OTHER_ENVELOPE`).
+            CloudEvent (`NOT_AN_EVENT`).  The cells of YugabyteDB's rows are read, by either connector; those
+            of Cassandra's, and of others, are not (`OTHER_ENVELOPE`).  What an update of Spanner did not
+            modify is null before and after, so it was not sent; where its change stream captures
+            `NEW_VALUES` alone, an update with such a null is in error (`OTHER_ENVELOPE`).
 
     Returns:
         One row per record, in no order, in the columns of `EVENT_SCHEMA`.  It never fails on data.

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from cdckit.debezium.envelopes import VARIABLE, with_digits
+from cdckit.debezium.column_types import VARIABLE, with_digits
 from cdckit.debezium.events import INSTANT
 from cdckit.errors import InvalidArgument
 from cdckit.parts.instants import FIRST_MICROSECOND, LAST_MICROSECOND, microseconds

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
+from cdckit.debezium.column_types import types_of
 from cdckit.debezium.events import (
     MESSAGE,
     MONGODB,
@@ -27,10 +26,8 @@ from cdckit.debezium.events import (
     text_of,
 )
 from cdckit.debezium.positions import position
-from cdckit.parts.json_objects import ObjectReader, json_text, json_value, plain_text
-
-VARIABLE = "io.debezium.data.VariableScaleDecimal"
-"""A struct that is one value: a decimal that has its own scale."""
+from cdckit.debezium.unsent_values import keep_sent_columns
+from cdckit.parts.json_objects import ObjectReader, json_value, plain_text
 
 _ID = "_id"
 
@@ -75,6 +72,7 @@ class Source(msgspec.Struct, gc=False, rename=_JSON_NAMES):
     ssn: Any = None
     ord: Any = None
     txn_number: Any = None
+    value_capture_type: Any = None
 
 
 class Transaction(msgspec.Struct, gc=False):
@@ -180,10 +178,8 @@ def event_of(
         event.kind, event.types = Kind.ROW, types
         if connector == MONGODB:
             _set_document(event, envelope)
-        elif connector == _YUGABYTEDB:
-            _take_from_cells(event)
-        elif event.position is None and _has_other_cells(event):
-            return event.refuse(EventFault.OTHER_ENVELOPE, connector)
+        elif (unknown := keep_sent_columns(event, plain_text(source.value_capture_type))) is not None:
+            return event.refuse(EventFault.OTHER_ENVELOPE, unknown)
         return check_row(event, has_key=record.key is not None)
     value = text_of(record.value) if text is None else text
     event.kind = _other_kind(envelope, op, value)
@@ -341,95 +337,3 @@ def _document_key(row_key: Image | None) -> Image | None:
         return None if text is None else {_ID: json_value(text)}
     except (ValueError, RecursionError):
         return None
-
-
-_YUGABYTEDB = "yugabytedb"
-
-
-def _has_other_cells(event: Event) -> bool:
-    """Tell whether a row has a cell for each column, as Cassandra's, by rules that are not known here."""
-    row = event.after or event.before or {}
-    cells = [cell for cell in row.values() if cell is not None]
-    return bool(cells) and all(isinstance(cell, dict) and {"value", "set"} <= cell.keys() for cell in cells)
-
-
-def _take_from_cells(event: Event) -> None:
-    """
-    Give an event of YugabyteDB the values of its cells: `{"value": 7, "set": true}`.
-
-    A column without a cell, or with one that is not set, did not change and was not sent.
-    """
-    event.before, event.after = _cell_values(event.before), _cell_values(event.after)
-    event.types = event.types and {name: _cell_type(kind) for name, kind in event.types.items()}
-
-
-def _cell_values(row: Image | None) -> Image | None:
-    if row is None or not all(cell is None or _is_cell(cell) for cell in row.values()):
-        return row
-    return {name: cell["value"] for name, cell in row.items() if cell is not None and cell.get("set", True)}
-
-
-def _is_cell(cell: Any) -> bool:
-    return isinstance(cell, dict) and "value" in cell and cell.keys() <= {"value", "set"}
-
-
-def _cell_type(kind: str | None) -> str | None:
-    """The type of a cell's value, of a cell's schema."""
-    if kind is None or not kind.startswith('{"type":"struct"'):
-        return kind
-    fields = {field.get("field"): field for field in json.loads(kind)["fields"]}
-    return _column_type(fields["value"]) if "value" in fields else kind
-
-
-@lru_cache(maxsize=512)
-def types_of(schema: bytes) -> dict[str, str | None] | None:
-    """
-    Read what the schema beside a payload says of each column: the name of its meaning, or else its type.
-
-    The scale of a decimal stands behind the name, its precision before the scale if it is known; of an array,
-    a map or a struct it is the schema.  None where it says nothing, or names a column twice.
-
-    >>> types_of(b'{"fields": [{"field": "after", "fields": [{"field": "day", "type": "int32"}]}]}')
-    {'day': 'int32'}
-    """
-    images = _read_object.object(schema) or {}
-    rows = (image.get("fields") for image in _dicts(images.get("fields")) if image.get("field") in _ROWS)
-    row = next((row for row in rows if row is not None), None)
-    if not isinstance(row, list):
-        return None
-    named = [column for column in _dicts(row) if column.get("field") is not None]
-    types = {str(column["field"]): _column_type(column) for column in named}
-    return types if len(types) == len(named) else None
-
-
-_ROWS = ("after", "before")
-
-
-def _dicts(values: Any) -> list[dict[str, Any]]:
-    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
-
-
-_PARTS = {"array": ["items"], "map": ["keys", "values"], "struct": ["fields"]}
-
-
-def _column_type(column: dict[str, Any]) -> str | None:
-    """The name of a type; of an array, a map or a struct its schema, but for a value that is one thing."""
-    kind, name = plain_text(column.get("type")), plain_text(column.get("name"))
-    parts = [(part, column.get(part)) for part in _PARTS.get(kind or "", ())]
-    if parts and name != VARIABLE and all(part is not None for _, part in parts):
-        return f'{{"type":"{kind}",' + ",".join(f'"{part}":{json_text(value)}' for part, value in parts) + "}"
-    return kind if name is None else with_digits(name, column.get("parameters"))
-
-
-def with_digits(name: str, parameters: Any) -> str:
-    """
-    The name of a meaning, with precision and scale behind it where its parameters have them.
-
-    >>> with_digits("Decimal", {"scale": "2", "connect.decimal.precision": "10"}), with_digits("Date", None)
-    ('Decimal(10,2)', 'Date')
-    """
-    given = parameters if isinstance(parameters, dict) else {}
-    if given.get("scale") is None:
-        return name
-    digits = (plain_text(given.get(part)) for part in ("connect.decimal.precision", "scale"))
-    return f"{name}({','.join(digit for digit in digits if digit is not None)})"

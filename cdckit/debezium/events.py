@@ -38,7 +38,8 @@ class EventFault(Fault):
     DATUM_UNREADABLE = "DATUM_UNREADABLE", "The datum does not decode with the schema of its id."
     OTHER_ENVELOPE = (
         "OTHER_ENVELOPE",
-        "The connector of this event wraps each value of a row in a cell, which is not read.",
+        "Nothing known says which values of a row this event sent: its connector wraps each in a cell, or "
+        "writes null for what did not change.",
     )
     UNWRAPPED = (
         "UNWRAPPED",

@@ -13,8 +13,8 @@ from pyspark.sql import types as T
 from cdckit.debezium.captured_tables import CapturedTable, is_name_of
 from cdckit.debezium.decoding import decode as decode_json
 from cdckit.debezium.intake import RECEIVED_SCHEMA, FeedSettings, Intake, captured_tables, events_of_table
-from cdckit.debezium.rows import PLACEHOLDER
 from cdckit.debezium.table_changes import Columns
+from cdckit.debezium.unsent_values import PLACEHOLDER
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import View
 from cdckit.ledger.kind import Kind

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import repeat
 from typing import Any, NamedTuple
-from uuid import UUID
 
 import pyarrow as pa
 
@@ -31,30 +27,10 @@ from cdckit.debezium.events import (
     Image,
     is_of_table,
 )
+from cdckit.debezium.unsent_values import is_placeholder, placeholders
 from cdckit.parts.arrow_widening import to_common_type
-from cdckit.parts.json_objects import json_text, plain_text
+from cdckit.parts.json_objects import plain_text
 from cdckit.parts.text_values import Read, Unreadable
-
-PLACEHOLDER = "__debezium_unavailable_value"
-"""What Debezium writes, unless told otherwise, for a large value that did not change."""
-
-
-def placeholders(placeholder: str) -> list[str]:
-    """
-    The texts by which Debezium says that a value is not available, by the type of its column.
-
-    Text and JSON; bytes, in Base64; lists of these; a list of numbers, which are its bytes; an hstore; and a
-    list of UUIDs, made of its bytes.
-
-    >>> placeholders("p")
-    ['p', 'cA==', '["p"]', '["cA=="]', '[112]', '{"p":"p"}', '["83878c91-1713-3890-ae0f-e0fb97a8c47a"]']
-    """
-    raw = placeholder.encode()
-    coded = base64.b64encode(raw).decode()
-    by_name = UUID(bytes=hashlib.md5(raw, usedforsecurity=False).digest(), version=3)
-    lists = [[placeholder], [coded], list(raw), {placeholder: placeholder}, [str(by_name)]]
-    texts = (json.dumps(value, separators=(",", ":"), ensure_ascii=False) for value in lists)
-    return [placeholder, coded, *texts]
 
 
 @dataclass(frozen=True)
@@ -267,26 +243,16 @@ def _sent_values(event: Event, plan: TablePlan) -> Image:
     sent = {
         name: value
         for name, value in after.items()
-        if not (value in absent if value.__class__ is str else _is_absent(value, absent))
+        if not (value in absent if value.__class__ is str else is_placeholder(value, absent))
     }
     if event.connector == MONGODB:
         sent = {name: None for name in plan.sent_as.values() if name not in after} | sent
     unchanged = {
         name: was
         for name, was in before.items()
-        if was is not None and name not in sent and not _is_absent(was, absent)
+        if was is not None and name not in sent and not is_placeholder(was, absent)
     }
     return sent | unchanged if unchanged else sent
-
-
-_PARTS = frozenset({list, dict})
-
-
-def _is_absent(value: Any, absent: frozenset[str]) -> bool:
-    """Tell whether a value is one of the placeholders."""
-    if value.__class__ is str:
-        return value in absent
-    return value.__class__ in _PARTS and json_text(value) in absent
 
 
 def _read_old(

@@ -18,8 +18,9 @@ from cdckit.debezium.encodings import UNTYPED, encoding, field_names, is_schema,
 from cdckit.debezium.event_tables import Events, of_records, read_table, report_types
 from cdckit.debezium.events import EVENT_TYPES, READ_COLUMNS
 from cdckit.debezium.row_changes import READ_AT, change_batch, change_types
-from cdckit.debezium.rows import PLACEHOLDER, TablePlan, row_batch, row_types
+from cdckit.debezium.rows import TablePlan, row_batch, row_types
 from cdckit.debezium.snapshots import ended_snapshots, find_absences
+from cdckit.debezium.unsent_values import PLACEHOLDER
 from cdckit.errors import InvalidArgument
 from cdckit.model.changes import UNTYPED as UNTYPED_FIELDS
 from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS, RECORD_SCHEMA

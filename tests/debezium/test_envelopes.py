@@ -6,7 +6,9 @@ import json
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
+from cdckit.debezium.avro_events import Registry, read_avro
 from cdckit.debezium.envelopes import read_records
 from cdckit.debezium.event_tables import of_records, report_types
 from cdckit.debezium.events import Event, Record, records_of
@@ -34,6 +36,47 @@ def test_cells_of_yugabytedb_are_read() -> None:
     updated = read(of_connector("yugabytedb", "u", {"id": cell(1), "a": None, "b": cell(3)}, lsn="4:2::0:0"))
     assert created.after == {"id": 1, "a": "x", "b": None}
     assert (updated.after, updated.position, updated.error_code) == ({"id": 1, "b": 3}, None, None)
+
+
+def test_cells_of_yugabytedb_are_read_where_its_connector_calls_itself_postgresql() -> None:
+    """As that of logical replication does, which has a place in a log, and cells in keys too."""
+    said = {"name": "shop", "sequence": '["100","200"]', "lsn": 200}
+    key = {"id": cell(1)}
+    updated = read(of_connector("postgresql", "u", {"id": cell(1), "a": None, "b": cell(None)}, **said), key)
+    deleted = {**of_connector("postgresql", "d", None, **said), "before": {"id": cell(1), "a": None}}
+    removed = read(deleted, key)
+    assert (updated.after, updated.row_key, updated.error_code) == ({"id": 1, "b": None}, {"id": 1}, None)
+    assert updated.position == "00000000000000000100/00000000000000000200"
+    assert (removed.before, removed.after, removed.row_key) == ({"id": 1}, None, {"id": 1})
+
+
+def test_a_row_of_postgresql_without_cells_is_left() -> None:
+    plain = {"id": 1, "a": None, "b": {"value": "1", "set": "x"}}
+    assert read(of_connector("postgresql", "u", plain, lsn=200)).after == plain
+    empty = {"a": None}
+    assert read(of_connector("postgresql", "c", empty, lsn=200)).after == empty
+
+
+@pytest.mark.parametrize("capture", [None, "OLD_AND_NEW_VALUES", "NEW_ROW_AND_OLD_VALUES"])
+def test_a_column_of_spanner_that_is_null_before_and_after_was_not_sent(capture: str | None) -> None:
+    """So it writes columns that an update did not modify; one that became null was another value before."""
+    after = {"id": 1, "same": None, "gone": None, "new": "x"}
+    said = of_connector("spanner", "u", after, value_capture_type=capture)
+    event = read({**said, "before": {"id": 1, "same": None, "gone": "y", "new": None}}, {"id": 1})
+    assert (event.after, event.error_code) == ({"id": 1, "gone": None, "new": "x"}, None)
+    created = read(of_connector("spanner", "c", after, value_capture_type=capture), {"id": 1})
+    assert created.after == after
+
+
+def test_a_null_of_spanner_that_may_not_have_been_sent_is_refused() -> None:
+    """Where a change stream captures new values alone; a whole new row has all of its values."""
+    for capture, after, refused in (
+        ("NEW_VALUES", {"id": 1, "a": None}, "OTHER_ENVELOPE"),
+        ("NEW_VALUES", {"id": 1, "a": "x"}, None),
+        ("NEW_ROW", {"id": 1, "a": None}, None),
+    ):
+        event = read(of_connector("spanner", "u", after, value_capture_type=capture), {"id": 1})
+        assert (event.error_code, event.after) == (refused, after)
 
 
 def test_types_of_cells_are_those_of_their_values() -> None:
@@ -89,3 +132,29 @@ def test_of_several_headers_of_a_name_the_last_counts() -> None:
     name = "__debezium.newkey"
     (record,) = records_of(batch([None], headers=[[(name, "1"), ("other", "2"), (name, "3")]]))
     assert (record.new_key, record.old_key) == ("3", None)
+
+
+def test_cells_in_avro_are_read() -> None:
+    """An update of YugabyteDB: `id` is 1, `name` did not change."""
+    cells = [
+        {"type": "record", "name": name, "fields": [{"name": "value", "type": kind}, _SET]}
+        for name, kind in (("Id", "int"), ("Name", ["null", "string"]))
+    ]
+    row = [{"name": name, "type": ["null", kind]} for name, kind in zip(("id", "name"), cells, strict=True)]
+    texts = [{"name": name, "type": "string"} for name in ("connector", "table")]
+    source = {"type": "record", "name": "Source", "fields": [*texts, {"name": "lsn", "type": "long"}]}
+    fields = [
+        {"name": "op", "type": "string"},
+        {"name": "after", "type": ["null", {"type": "record", "name": "Row", "fields": row}]},
+        {"name": "source", "type": source},
+        {"name": "ts_ms", "type": "long"},
+    ]
+    schema = json.dumps({"type": "record", "name": "Envelope", "fields": fields})
+    value = b"\0\0\0\0\7" + b"\2u" + b"\2\2\2\1\0" + b"\x14postgresql" + b"\2t" + b"\x90\3" + b"\2"
+    record = Record(None, value, 7, 5, None, None)
+    (event,) = read_avro(pa.array([value]), [record], Registry({7: schema}, 4))
+    assert (event.after, event.error_code) == ({"id": "1"}, None)
+    assert event.types == {"id": "int32", "name": "string"}
+
+
+_SET = {"name": "set", "type": "boolean"}
