@@ -229,6 +229,11 @@ def table_name(event: Event) -> str:
     return ".".join(part for part in (event.db, event.schema, event.table) if part is not None)
 
 
+def source_name(event: Event, topic: str | None, source: str | None) -> str | None:
+    """Tell whose an event is: of the *source* that is said, or that it names itself, or else of its topic."""
+    return source or event.source or topic
+
+
 def is_of_table(event: Event, table: str) -> bool:
     """Tell whether an event is of the table: its name, if wanted with schema and database before it."""
     if event.table == table:

@@ -108,13 +108,31 @@ _MARIADB_GTID = re.compile(r"(\d+)-\d+-(\d+)", re.ASCII)
 
 
 def _by_lsn(source: Source, offset: int | None) -> str | None:
-    """SQL Server, Db2: the LSN of the commit, that of the change, and its number (an update has two)."""
-    commit, change = (
-        "" if lsn in (None, "NULL") else str(lsn) for lsn in (source.commit_lsn, source.change_lsn)
-    )
-    if not re.search("[1-9a-fA-F]", commit):
-        return None
-    return f"{commit}/{change}/{_digits(source.event_serial_no)}"
+    """Db2: the LSN of the commit, that of the change, and its number (an update has two)."""
+    commit, change = _lsn(source.commit_lsn), _lsn(source.change_lsn)
+    place = f"{commit}/{change}/{_digits(source.event_serial_no)}"
+    return place if re.search("[1-9a-fA-F]", commit) else None
+
+
+def _sqlserver(source: Source, offset: int | None) -> str | None:
+    """
+    As `_by_lsn`, but within a commit in the order in which the record was delivered.
+
+    The LSN of a change is no order there: the delete of a deferred update may have a higher one than its
+    insert.  Debezium reads by the number of the command, which it does not say
+    (its issue DBZ-8858); before, it read by these LSNs, so that records of then
+    stand in their order too.  Rows of a snapshot share one place.
+    """
+    place = _by_lsn(source, offset)
+    is_listed = is_read(source) and source.snapshot != "incremental"
+    if place is None or is_listed:
+        return place
+    commit, slash, change = place.partition("/")
+    return f"{commit}{_offset(offset)}{slash}{change}"
+
+
+def _lsn(lsn: Any) -> str:
+    return "" if lsn in (None, "NULL") else str(lsn)
 
 
 def _oracle(source: Source, offset: int | None) -> str | None:
@@ -136,7 +154,7 @@ def _oracle(source: Source, offset: int | None) -> str | None:
         return f"{scns}/{_text(source.lcr_position)}"
     if source.rs_id is not None:
         return f"{scns}/{_text(source.rs_id)}/{_digits(source.ssn)}"
-    return scns if is_read(source) else f"{scns}/{_digits(offset)}"
+    return scns if is_read(source) else f"{scns}{_offset(offset)}"
 
 
 def _mongodb(source: Source, offset: int | None) -> str | None:
@@ -150,18 +168,35 @@ def _mongodb(source: Source, offset: int | None) -> str | None:
     if number is None or number < 1:
         return None
     place = _join_digits(_whole(source.ts_ms), number)
-    return place if source.txn_number is None else f"{place}/{_digits(offset)}"
+    return place if source.txn_number is None else f"{place}{_offset(offset)}"
 
 
 _BY_CONNECTOR: Mapping[str, Callable[[Source, int | None], str | None]] = {
     "postgresql": _postgresql,
     "mysql": partial(_by_gtid, _MYSQL_GTID),
     "mariadb": partial(_by_gtid, _MARIADB_GTID),
-    "sqlserver": _by_lsn,
+    "sqlserver": _sqlserver,
     "db2": _by_lsn,
     "oracle": _oracle,
     "mongodb": _mongodb,
 }
+
+
+def _offset(offset: int | None) -> str:
+    return f"/o{_digits(offset)}"
+
+
+def without_offset(place: str) -> str:
+    """
+    A position without the offset of its record, which another delivery of the same event has not.
+
+    >>> without_offset("0:2:5/o00000000000000000007/0:2:3/1"), without_offset("40/50/3")
+    ('0:2:5/0:2:3/1', '40/50/3')
+    """
+    return _OFFSET.sub("", place)
+
+
+_OFFSET = re.compile(r"/o\d+", re.ASCII)
 
 
 def is_read(source: Source) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -19,9 +18,12 @@ from cdckit.debezium.events import (
     TRUNCATE,
     Event,
     is_of_table,
+    source_name,
     table_name,
 )
+from cdckit.debezium.positions import without_offset
 from cdckit.debezium.rows import FAULTS, Rows, TablePlan, read_rows
+from cdckit.model.logs import RECORD_PLACE
 from cdckit.parts.json_objects import plain_text
 
 ARRIVAL = ("timestamp", "topic", "partition", "offset")
@@ -49,6 +51,15 @@ def change_types(plan: TablePlan) -> dict[str, pa.DataType]:
         "faults": FAULTS,
         "reject": _REJECT_TYPE,
     }
+
+
+class RecordPlace(NamedTuple):
+    """Where a record stands: see `RECORD_PLACE`."""
+
+    topic: str | None
+    partition: int | None
+    offset: int | None
+    timestamp: int | None
 
 
 class _Change(NamedTuple):
@@ -96,7 +107,9 @@ def change_batch(
     since: Sequence[int | None] = [read_at] * len(event_rows)
     if READ_AT in batch.schema.names:
         since = batch.column(READ_AT).cast(pa.int64()).to_pylist()
-    places = list(zip(*(batch.column(name).to_pylist() for name in ARRIVAL[1:]), strict=True))
+    at = batch.column("timestamp").cast(pa.int64())
+    parts = [at if name == "timestamp" else batch.column(name) for name in RECORD_PLACE]
+    places = list(map(RecordPlace, *(part.to_pylist() for part in parts)))
     changes = [
         *_unread_events(event_rows, plan.table, places, source),
         *_row_changes(rows, plan, places, source, since),
@@ -130,7 +143,7 @@ def change_batch(
 
 
 def _unread_events(
-    events: Sequence[Event], table: str, places: Sequence[tuple[Any, ...]], source: str | None
+    events: Sequence[Event], table: str, places: Sequence[RecordPlace], source: str | None
 ) -> Iterator[_Change]:
     """The events in error, of the table or of nobody knows which."""
     for record, event in enumerate(events):
@@ -143,14 +156,14 @@ def _reject(
     record: int,
     event: Event,
     error: tuple[str | None, str | None],
-    place: tuple[Any, ...],
+    place: RecordPlace,
     source: str | None,
 ) -> _Change:
-    name = source or event.source or place[0]
+    name = source_name(event, place.topic, source)
     return _Change(record, None, None, None, "", f"{name}:{_text(place)}", name, False, error=error)
 
 
-def _text(place: tuple[Any, ...]) -> str:
+def _text(place: RecordPlace) -> str:
     return "/".join(str(part) for part in place if part is not None)
 
 
@@ -161,7 +174,7 @@ _OPERATIONS = {DELETE: DELETED, TRUNCATE: "truncate"}
 def _row_changes(
     rows: Rows,
     plan: TablePlan,
-    places: Sequence[tuple[Any, ...]],
+    places: Sequence[RecordPlace],
     source: str | None,
     read_at: Sequence[int | None],
 ) -> Iterator[_Change]:
@@ -171,7 +184,7 @@ def _row_changes(
         if error is not None:
             yield _reject(record, event, error, place, source)
             continue
-        name, is_read = source or event.source or place[0], event.operation == READ
+        name, is_read = source_name(event, place.topic, source), event.operation == READ
         since = read_at[record] if is_read else None
         change = _Change(
             record,
@@ -199,23 +212,27 @@ def _sequence(event: Event) -> str:
     return event.position if event.old_key is None else f"{event.position}/1"
 
 
-def _message_id(event: Event, source: str | None, place: tuple[Any, ...]) -> str:
+def _message_id(event: Event, source: str | None, place: RecordPlace) -> str:
     """
     Name an event of its source: by its position where it has one, else by its record.
 
+    A queue may not number its records as Kafka does: then what an event says tells it from others.
     The row that an incremental snapshot read may stand at the position of a change of the same row; and a
     delete at that of a create, where the key that changed is not, or not all of, the key that is asked for.
     Of MySQL a hash of both rows tells events of a compressed transaction apart, which may share a position;
     of what a snapshot read the table: it has one position for all of them, and two may be of one entity.
     """
-    if event.position is None:
+    if event.position is None and place.offset is not None:
         return f"{source}:{_text(place)}"
+    if event.position is None:
+        return f"{source}:{_text(place)}/{event.operation}/{event.event_timestamp}#{_digest(event)}"
     of_operation = f"{event.operation}/" if event.operation in (READ, DELETE) else ""
     if event.connector in ("mysql", "mariadb"):
         apart = f"#{_digest(event)}"
     else:
         apart = f"#{table_name(event)}" if event.operation == READ else ""
-    return f"{source}:{of_operation}{event.position}{apart}"
+    place = without_offset(event.position) if event.connector == "sqlserver" else event.position
+    return f"{source}:{of_operation}{place}{apart}"
 
 
 def _digest(event: Event) -> str:
@@ -226,23 +243,20 @@ def _digest(event: Event) -> str:
     return hashlib.blake2b(json.dumps(images).encode(), digest_size=8).hexdigest().upper()
 
 
-def _move(rows: Rows, row: int, plan: TablePlan, place: tuple[Any, ...]) -> dict[str, Any] | None:
+def _move(rows: Rows, row: int, plan: TablePlan, place: RecordPlace) -> dict[str, Any] | None:
     """Find how the row came to another key: in an update, or a delete and a create that name each other."""
     event, key, old, other = rows.events[row], rows.keys[row], rows.old_keys[row], rows.other_keys[row]
     if not rows.moved[row]:
         if other is None:
             return None
         old, key = (key, other) if event.operation == DELETE else (other, key)
-    # Without the offset that a transaction of Oracle may need: its delete and its create are one move.
-    id_ = None if event.position is None else _WITH_OFFSET.sub(r"\1", event.position)
+    # Without the offset that a position may need: its delete and its create are one move.
+    id_ = None if event.position is None else without_offset(event.position)
     if id_ is None and rows.moved[row]:
         id_ = _text(place)
     elif id_ is None and event.event_timestamp is not None:
         id_ = str(event.event_timestamp)
     return {"id": id_, "old_key": plan.key_struct(old), "new_key": plan.key_struct(key)}
-
-
-_WITH_OFFSET = re.compile(r"^(\d+/\d+/0+)/\d+$")
 
 
 def _rejects(

@@ -18,7 +18,13 @@ ENDED_SCHEMA = "source string, position string, ended_timestamp timestamp, taken
 instant of which that record is."""
 
 
-def ended_snapshots(decoded: DataFrame) -> DataFrame:
+def source_column(source: str | None = None) -> Column:
+    """Tell whose events are, as `cdckit.debezium.events.source_name` does."""
+    names = F.lit(source).cast("string"), F.col("source"), F.col("topic")
+    return F.coalesce(*(F.when(name != "", name) for name in names)).alias("source")
+
+
+def ended_snapshots(decoded: DataFrame, source: str | None = None) -> DataFrame:
     """
     The snapshots that ended, of all tables of a source (`ENDED_SCHEMA`): each read at one place in the log.
 
@@ -26,7 +32,7 @@ def ended_snapshots(decoded: DataFrame) -> DataFrame:
     """
     return (
         decoded.where(is_last_read())
-        .groupBy(F.coalesce("source", "topic").alias("source"), "position")
+        .groupBy(source_column(source), "position")
         .agg(F.min("timestamp").alias("ended_timestamp"), F.min("event_timestamp").alias("taken_timestamp"))
     )
 
@@ -38,7 +44,12 @@ def is_last_read() -> Column:
 
 
 def find_absences(
-    changes: DataFrame, keys: Sequence[str], ended: DataFrame, refused: DataFrame, unread: DataFrame
+    changes: DataFrame,
+    keys: Sequence[str],
+    ended: DataFrame,
+    refused: DataFrame,
+    unread: DataFrame,
+    source: str | None = None,
 ) -> DataFrame:
     """
     The deletes of rows that a snapshot which ended did not read.
@@ -53,6 +64,7 @@ def find_absences(
         refused: The rows of the table in error, as `table_rows` gives them: what was read is there.
         unread: The records of which nobody can tell what they are about, with `topic` and `timestamp`: a
             snapshot that may have them among its reads is no list.
+        source: The name of the source, if not what the events say.
 
     Returns:
         One row per absence, in the columns of *changes*.
@@ -65,8 +77,8 @@ def find_absences(
         _key_of(keys).alias(_KEY),
     )
     reads = stated.where("is_read").select("source", F.col("sequence").alias("position"), "arrival", _KEY)
-    named = F.coalesce("source", "topic").alias("source")
-    there = refused.where(F.col("operation") == READ).select(named, "position", _key_of(keys).alias(_KEY))
+    refused_reads = refused.where(F.col("operation") == READ)
+    there = refused_reads.select(source_column(source), "position", _key_of(keys).alias(_KEY))
     was_read = reads.drop("arrival").unionByName(there).distinct()
     lists = _full_lists(stated, reads, ended, unread)
     until_then = stated.join(F.broadcast(lists), "source").where("arrival.timestamp <= ended_timestamp")

@@ -160,15 +160,16 @@ def changes(
         One row per change (`cdckit.model.CHANGE_SCHEMA`).  `effective_timestamp` is the time of the event
         at its source (see `time_taken_from` in `table_rows`).  `sequence` is its position, and of a create
         that a changed key brought the place right behind its delete.  `message_id` is the source and the
-        position, so that a redelivered event is the same message (topic, partition and offset where there is
-        no position); of a read and a delete the operation too, since they may stand at the position of
-        another change of the row; of a read the table, since a snapshot reads all of them at one position;
-        and of MySQL a hash of the row before and after, since the events of a compressed transaction may
-        share a position (two that say the same of one row are then one).  A redelivered change of a
-        transaction of MongoDB, or of Oracle by OpenLogReplicator, is another message, which says the same
-        behind the first: those events have no number of their own.  `snapshot` says whether a snapshot read
-        the row.  `moved` says the old key and the new one where the key of a row
-        changed: so a value that did not change and was not sent with the new key is that of the old one.
+        position, so that a redelivered event is the same message (where there is no position, topic,
+        partition, offset and timestamp of its record; without an offset, what it says, too); of a read and a
+        delete the operation too, since they may stand at the position of another change of the row; of a
+        read the table, since a snapshot reads all of them at one position; and of MySQL a hash of the row
+        before and after, since the events of a compressed transaction may share a position (two that say the
+        same of one row are then one).  A redelivered change of a transaction of MongoDB, or of Oracle by
+        OpenLogReplicator, is another message, which says the same behind the first: those events have no
+        number of their own.  `snapshot` says whether a snapshot read the row.  `moved` says the old key and
+        the new one where the key of a row changed: so a value that did not change and was not sent with the
+        new key is that of the old one.
         Beside them stands `faults`: the values that could not be read and are null therefore, each behind the
         name of its column; and `reject`: an event of the table, or of nobody knows which, that cannot be used
         is a row that says nothing but its record and why (see `cdckit.model.CHANGE_SCHEMA`).
@@ -225,7 +226,8 @@ def changes(
         decoded, table, keys=keys, columns=columns, placeholder=placeholder, unreadable=unreadable
     )
     unread = decoded.where(is_wrong)
-    absences = find_absences(stated, plan.keys, ended_snapshots(decoded), refused.where(is_wrong), unread)
+    ended = ended_snapshots(decoded, source)
+    absences = find_absences(stated, plan.keys, ended, refused.where(is_wrong), unread, source)
     return stated.unionByName(absences)
 
 

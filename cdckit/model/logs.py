@@ -1,4 +1,7 @@
-"""The names of logs in the places of changes (`sequence` in `cdckit.model.CHANGE_SCHEMA`)."""
+"""Places: of changes in logs (`sequence` in `cdckit.model.CHANGE_SCHEMA`), and of records in topics."""
 
 LOG_END = "@"
 """Ends the name of a log in `sequence`, if a source has several (see `CHANGE_SCHEMA`)."""
+
+RECORD_PLACE = ("topic", "partition", "offset", "timestamp")
+"""One place is one record.  The time belongs to it: a topic that was made anew counts its offsets from 0."""

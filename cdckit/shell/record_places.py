@@ -13,6 +13,7 @@ from cdckit.errors import CdcError
 from cdckit.ledger.kind import Kind
 from cdckit.ledger.receipts import ErasedPart
 from cdckit.merging.arrow_changes import GUID
+from cdckit.model.logs import RECORD_PLACE
 from cdckit.parts.arguments import quoted
 from cdckit.parts.workers import compute_once
 from cdckit.store import File, Transaction
@@ -20,7 +21,6 @@ from cdckit.store.files import files_holding, hold_few_rows, sum_digests, to_sig
 
 PLACE = "place"
 _CHOSEN = "is chosen"
-_PARTS = ("topic", "partition", "offset", "timestamp")
 
 
 class SharedRecords(CdcError, ValueError):
@@ -40,7 +40,7 @@ class SharedRecords(CdcError, ValueError):
 
 def record_place(prefix: str = "") -> Column:
     """Write where a record stands, as a text."""
-    return F.to_json(F.struct(*(F.col(f"{prefix}{name}").alias(name) for name in _PARTS)))
+    return F.to_json(F.struct(*(F.col(f"{prefix}{name}").alias(name) for name in RECORD_PLACE)))
 
 
 def places_of(entities: DataFrame, tables: Transaction, kind: Kind) -> DataFrame:

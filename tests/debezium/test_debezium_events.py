@@ -319,6 +319,20 @@ def test_a_redelivered_event_is_the_same_message() -> None:
     assert found == [f"shop:r/{place}#t", f"shop:{place}", f"shop:d/{place}"] * 2
 
 
+def test_events_of_a_commit_of_sqlserver_count_as_they_were_delivered() -> None:
+    """A deferred update: its insert has the lower LSN; what is delivered again is the same message."""
+    said = {"connector": "sqlserver", "name": "shop", "table": "t", "ts_ms": 1000, "commit_lsn": "0:2:9"}
+    values = [
+        {"op": "d", "before": {"id": 1}, "source": said | {"change_lsn": "0:2:7", "event_serial_no": 1}},
+        {"op": "c", "after": {"id": 1}, "source": said | {"change_lsn": "0:2:3", "event_serial_no": 1}},
+    ]
+    found = changes(batch(values * 2), ["id"], {"id": "int32"})
+    places = [row["sequence"] for row in found]
+    assert (len(set(places)), sorted(places)) == (4, places)
+    assert [row["message_id"] for row in found] == [row["message_id"] for row in found[:2]] * 2
+    assert found[0]["message_id"] != found[1]["message_id"]
+
+
 def test_a_record_without_a_place_is_a_reject_or_a_change_all_the_same() -> None:
     """Records of a file may have no partition, and no offset."""
     source = {"connector": "other", "name": "shop", "table": "t", "ts_ms": 1000}
@@ -326,7 +340,21 @@ def test_a_record_without_a_place_is_a_reject_or_a_change_all_the_same() -> None
     nowhere = sent.set_column(4, "offset", pa.array([None, None], pa.int64()))
     refused, change = changes(nowhere, ["id"], {"id": "int32"})
     assert (refused["reject"]["error_code"], refused["message_id"]) == ("NOT_JSON", "t:t/0")
-    assert (change["reject"], change["message_id"]) == (None, "shop:t/0")
+    assert (change["reject"], change["message_id"][:19]) == (None, "shop:t/0/c/1000000#")
+
+
+def test_events_without_a_position_are_told_apart_by_the_times_of_their_records() -> None:
+    """A topic that was made anew counts its offsets from 0 again; a queue may have none at all."""
+    source = {"connector": "other", "name": "shop", "table": "t", "ts_ms": 1000}
+    values = [{"op": "c", "after": {"id": 1, "v": value}, "source": source} for value in (7, 8, 8)]
+    sent, types = batch(values), {"id": "int32", "v": "int32"}
+    days = pa.array([0, 86_400_000_000, 86_400_000_000], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    first = pa.array([0, 0, 0], pa.int64())
+    anew = sent.set_column(4, "offset", first).set_column(5, "timestamp", days)
+    nowhere = sent.set_column(4, "offset", pa.array([None] * 3, pa.int64()))
+    for records in (anew, nowhere):
+        one, other, again = (row["message_id"] for row in changes(records, ["id"], types))
+        assert one != other == again
 
 
 def test_a_table_of_events_gives_the_changes_of_its_records() -> None:

@@ -31,12 +31,14 @@ PLACES: list[tuple[str, dict[str, Any], str]] = [
     ("mariadb", {"file": "bin.9", "pos": 500, "gtid": "0-1-100"}, f"0@{digits(100)}@{digits(9, 500, 0)}"),
     ("mariadb", {"file": "bin.1", "pos": 4, "gtid": "0-2-101"}, f"0@{digits(101)}@{digits(1, 4, 0)}"),
     ("db2", {"commit_lsn": "0:2:5", "change_lsn": "0:2:3", "event_serial_no": 2}, f"0:2:5/0:2:3/{2:020}"),
-    ("sqlserver", {"commit_lsn": "0:2:5", "change_lsn": "NULL"}, f"0:2:5//{digits(0)}"),
+    ("sqlserver", {"commit_lsn": "0:2:5", "change_lsn": "NULL", "snapshot": "true"}, f"0:2:5//{digits(0)}"),
+    # Its LSNs of changes are no order; the rows of a snapshot share a place.
+    ("sqlserver", {"commit_lsn": "0:2:5", "change_lsn": "0:2:3"}, f"0:2:5/o{7:020}/0:2:3/{digits(0)}"),
     ("oracle", {"scn": "40", "commit_scn": "50", "txSeq": 3}, digits(50, 40, 3)),
     ("oracle", {"scn": "40", "snapshot": "true"}, digits(40, 40, 0)),
-    ("oracle", {"scn": "40", "commit_scn": "50"}, digits(50, 40, 0, 7)),
+    ("oracle", {"scn": "40", "commit_scn": "50"}, f"{digits(50, 40, 0)}/o{7:020}"),
     ("mongodb", {"ts_ms": 1000, "ord": 3}, digits(1000, 3)),
-    ("mongodb", {"ts_ms": 1000, "ord": 3, "txnNumber": 1}, digits(1000, 3, 7)),
+    ("mongodb", {"ts_ms": 1000, "ord": 3, "txnNumber": 1}, f"{digits(1000, 3)}/o{7:020}"),
 ]  # fmt: skip
 NOWHERE: list[tuple[str, dict[str, Any]]] = [
     ("postgresql", {}),
