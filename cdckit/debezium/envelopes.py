@@ -36,6 +36,7 @@ _JSON_NAMES = {
     "tx_id": "txId",
     "tx_seq": "txSeq",
     "txn_number": "txnNumber",
+    "wall_time": "wallTime",
     "database_name": "databaseName",
     "schema_name": "schemaName",
 }
@@ -44,6 +45,7 @@ _JSON_NAMES = {
 class Source(msgspec.Struct, gc=False, rename=_JSON_NAMES):
     """What is read of a source block; fields that stand in the order of the JSON are found at once."""
 
+    version: Any = None
     connector: Any = None
     name: Any = None
     ts_ms: Any = None
@@ -72,6 +74,7 @@ class Source(msgspec.Struct, gc=False, rename=_JSON_NAMES):
     ssn: Any = None
     ord: Any = None
     txn_number: Any = None
+    wall_time: Any = None
     value_capture_type: Any = None
 
 

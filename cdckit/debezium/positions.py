@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from cdckit.model.logs import LOG_END
+from cdckit.model.logs import CLOCK, LOG_END
 
 _DIGITS = 20
 """As many as an unsigned number of 64 bits has."""
@@ -163,13 +163,25 @@ def _mongodb(source: Source, offset: int | None) -> str | None:
 
     A snapshot, which knows no operation, says the number -1, or none, and the second of its own clock.  All
     changes of a transaction have the same two, so the offset of the record tells them apart.
+
+    Since 3.4 the time is that of a primary's clock, not of the cluster's, where the database says it (since
+    MongoDB 6): after an election it may go back, so there the order of delivery counts more.
     """
     number = _whole(source.ord)
     if number is None or number < 1:
         return None
     place = _join_digits(_whole(source.ts_ms), number)
+    if source.wall_time is not None and source.wall_time == source.ts_ms and _is_since_3_4(source.version):
+        place = f"{CLOCK}{place}"
     return place if source.txn_number is None else f"{place}{_offset(offset)}"
 
+
+def _is_since_3_4(version: Any) -> bool:
+    match = _VERSION.match(version) if isinstance(version, str) else None
+    return match is not None and (int(match[1]), int(match[2])) >= (3, 4)
+
+
+_VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})", re.ASCII)
 
 _BY_CONNECTOR: Mapping[str, Callable[[Source, int | None], str | None]] = {
     "postgresql": _postgresql,

@@ -11,6 +11,7 @@ place count in the order of their places, and their times follow:
 
 What was delivered behind a read, in its partition, counts behind it, though its place may stand ahead: a
 transaction of PostgreSQL that began before a snapshot and was committed after it says a place from before.
+So does what was delivered behind a place that is a time of a clock (`CLOCK`), which may go back.
 
 A source may have had several logs, such as those of the servers that were its master one after another: then
 a place begins with the name of its log and `LOG_END`.  Of two logs not the places count, but the times.  A
@@ -45,7 +46,7 @@ from cdckit.merging.arrow_changes import (
 )
 from cdckit.merging.shifts import with_leavers_first
 from cdckit.model.changes import ABSENT, AFTER_ALL, TRUNCATE, UNTIL, UPSERT
-from cdckit.model.logs import LOG_END
+from cdckit.model.logs import CLOCK, LOG_END
 from cdckit.parts.arrays import (
     NOWHERE,
     Bools,
@@ -220,25 +221,29 @@ def _partitions(rows: pa.RecordBatch) -> Ints:
 
 
 def _behind_reads(table: pa.RecordBatch, entity: Ints) -> pa.RecordBatch:
-    """The changes, of which what was delivered behind a read has a place behind it."""
+    """The changes, of which what was delivered behind a read, or a time of a clock, has a place behind it."""
     at = np.flatnonzero(is_placed(table))
-    is_read = bools(table.column(SNAPSHOT))[at]
-    if is_read.all() or not is_read.any():
+    is_read, is_time = bools(table.column(SNAPSHOT))[at], _are_times(table)[at]
+    may_follow, bounds = ~is_read | is_time, is_read | is_time
+    if not may_follow.any() or not bounds.any():
         return table
     rows, entity = table.take(pa.array(at)), entity[at]
-    rank, copies = rank_values(rows.column("sequence")), _are_copies(rows, entity)
+    bounds &= ~_are_copies(rows, entity)
+    rank, offset = rank_values(rows.column("sequence")), rank_values(rows.column("arrival").field("offset"))
     whose = entity, rank_values(rows.column("source")), _logs(rows), _partitions(rows)
-    order = np.lexsort((rank_values(rows.column("arrival").field("offset")), *whose))
+    order = np.lexsort((arrivals(rows), *whose))
     base = np.cumsum(group_starts(*(part[order] for part in whose))) * (len(at) + 1)
-    reads = np.where(is_read & ~copies, rank + 1, 0)[order]
-    greatest = np.empty_like(rank)
-    greatest[order] = np.maximum.accumulate(base + reads) - base - 1
-    behind = ~is_read & (rank < greatest)
-    if not behind.any():
-        return table
-    by_rank = np.empty(len(at), np.int64)
-    by_rank[rank] = at
-    return _counted_behind(table, at[behind], by_rank[greatest[behind]])
+    place = base + np.where(bounds, rank + 1, 0)[order]
+    leads = place > np.append(0, np.maximum.accumulate(place)[:-1])
+    ahead = np.empty_like(order)
+    ahead[order] = order[np.maximum.accumulate(np.where(leads, np.arange(len(order)), 0))]
+    # A topic that was made anew counts its offsets from 0 again: then times alone tell what came first.
+    behind = may_follow & bounds[ahead] & (rank < rank[ahead]) & (offset >= offset[ahead])
+    return _counted_behind(table, at[behind], at[ahead[behind]])
+
+
+def _are_times(rows: pa.RecordBatch) -> Bools:
+    return bools(pc.fill_null(pc.starts_with(rows.column("sequence"), CLOCK), False))
 
 
 def _counted_behind(table: pa.RecordBatch, rows: Ints, others: Ints | None) -> pa.RecordBatch:

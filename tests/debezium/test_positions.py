@@ -38,6 +38,9 @@ PLACES: list[tuple[str, dict[str, Any], str]] = [
     ("oracle", {"scn": "40", "snapshot": "true"}, digits(40, 40, 0)),
     ("oracle", {"scn": "40", "commit_scn": "50"}, f"{digits(50, 40, 0)}/o{7:020}"),
     ("mongodb", {"ts_ms": 1000, "ord": 3}, digits(1000, 3)),
+    ("mongodb", {"ts_ms": 15, "ord": 3, "wallTime": 15, "version": "3.10.0.Final"}, f"clock@{digits(15, 3)}"),
+    ("mongodb", {"ts_ms": 0, "ord": 3, "wallTime": 15, "version": "3.4.0.Final"}, digits(0, 3)),
+    ("mongodb", {"ts_ms": 15, "ord": 3, "wallTime": 15, "version": "3.3.2.Final"}, digits(15, 3)),
     ("mongodb", {"ts_ms": 1000, "ord": 3, "txnNumber": 1}, f"{digits(1000, 3)}/o{7:020}"),
 ]  # fmt: skip
 NOWHERE: list[tuple[str, dict[str, Any]]] = [
@@ -62,7 +65,7 @@ NOWHERE: list[tuple[str, dict[str, Any]]] = [
 
 
 def source(said: dict[str, Any]) -> Source:
-    called = {"txSeq": "tx_seq", "txnNumber": "txn_number"}
+    called = {"txSeq": "tx_seq", "txnNumber": "txn_number", "wallTime": "wall_time"}
     return Source(**{called.get(name, name): value for name, value in said.items()})
 
 

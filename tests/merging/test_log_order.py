@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
@@ -38,18 +39,24 @@ class Word:
     is_read: bool
     message: int
     """By what it arrived as first: of another number, it is a copy."""
+    offset: int | None = None
+    """That of its record, if it does not grow with the arrival."""
 
     @property
     def is_copy(self) -> bool:
         return self.message != self.arrived
 
+    @property
+    def record(self) -> int:
+        return self.arrived if self.offset is None else self.offset
+
     @cache  # noqa: B019
     def order(self, same: tuple[Word, ...]) -> tuple[int, int, int, int]:
-        """Where it stands in its log: behind every read that was delivered before it."""
-        reads = [each.place for each in same if each.is_read and each.log == self.log]
-        arrived = [each.arrived for each in same if each.is_read and each.log == self.log]
-        before = [place for place, at in zip(reads, arrived, strict=True) if at < self.arrived]
-        if self.is_read or max(before, default=0) <= self.place:
+        """Where it stands in its log: behind every read, or time of a clock, delivered before it."""
+        bounds = [each for each in same if each.log == self.log and (each.is_read or each.log == "clock")]
+        before = [each.place for each in bounds if each.arrived < self.arrived]
+        is_bound = self.is_read and self.log != "clock"
+        if is_bound or max(before, default=0) <= self.place:
             return (self.place, 0, 0, self.arrived)
         return (max(before), 1, self.place, self.arrived)
 
@@ -59,7 +66,7 @@ class Word:
         return f"{name}{self.place:03}"
 
 
-def drawn(chance: Random, logs: str) -> list[Word]:
+def drawn(chance: Random, logs: Sequence[str]) -> list[Word]:
     words = [
         Word(
             arrived,
@@ -120,7 +127,7 @@ def times(words: list[Word]) -> dict[int, int]:
         "operation": pa.array([OPERATIONS.index("upsert")] * len(rows), pa.int8()),
         "effective_timestamp": pa.array([each.time for each in rows], INSTANT),
         "sequence": pa.array([each.sequence for each in rows]),
-        "arrival": pa.array([(each.arrived, "t", 0, each.arrived, 1) for each in rows], ARRIVAL),
+        "arrival": pa.array([(each.arrived, "t", 0, each.record, 1) for each in rows], ARRIVAL),
         "snapshot": pa.array([each.is_read for each in rows]),
         "message_id": pa.array([str(each.message) for each in rows]),
         "source": pa.array(["s"] * len(rows)),
@@ -136,13 +143,27 @@ def times(words: list[Word]) -> dict[int, int]:
 
 @seeds(1, 2, 3, soak=125)
 def test_times_follow_the_places_in_each_log(seed: int) -> None:
-    """In one log; in two that have names; and where reads know no name: also beside others, and alone."""
+    """In one log; in two that have names; where reads know no name, alone and beside others; by a clock."""
     chance = Random(seed)
     for _ in range(40):
-        for logs in (" ", "a", "ab", " ab"):
+        for logs in (" ", "a", "ab", " ab", ["clock"], ["", "clock"]):
             words = drawn(chance, logs)
             found = times(words)
             first = [each for each in words if not each.is_copy]
             assert all(found[each.arrived] == time_of(each, words) for each in first), (logs, words)
             # So the first of what came twice stands first, which is the one that counts.
             assert all(found[each.arrived] >= found[each.message] for each in words if not each.is_read)
+
+
+def test_what_was_delivered_behind_a_clock_that_went_back_counts_behind() -> None:
+    """By both: a topic that was made anew, on the other hand, delivered later what has lower offsets."""
+    words = [Word(at, 1, "clock", place, place, False, at) for at, place in ((1, 10), (2, 13), (3, 12))]
+    assert times(words) == {1: 10, 2: 13, 3: 13}
+    anew = [replace(word, offset=-word.arrived) for word in words]
+    assert times(anew) == {1: 10, 2: 13, 3: 12}
+
+
+def test_what_a_topic_delivered_before_it_was_made_anew_stays_ahead_of_a_read() -> None:
+    """Its offset is greater, but its record is older."""
+    logged, read = Word(1, 1, "", 5, 5, False, 1, offset=500), Word(2, 1, "", 10, 20, True, 2, offset=0)
+    assert times([logged, read]) == {1: 5, 2: 20}
