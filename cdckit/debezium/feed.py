@@ -64,6 +64,8 @@ class Feed(TableFeed):
     before, and that it did not read, is deleted at its place in the log; the result's `notes` and a warning
     say how many.  A table is left alone of which it read no row, or of which a record cannot be read while
     it ran; and snapshots without a place in the log, as of MongoDB, and incremental ones are no lists.
+    A snapshot that stands ahead of what had come before it says that its source's log begins anew: a note
+    names it, since by their places new events then count before old ones.
     Whether a snapshot read some rows alone (`additional-conditions`, `snapshot.select.statement.overrides`)
     its events do not say: turn *complete_snapshots* off where there are such.
 

@@ -27,7 +27,14 @@ from cdckit.debezium.captured_tables import (
 from cdckit.debezium.decoding import EVENT_SCHEMA
 from cdckit.debezium.encodings import UNTYPED, field_names
 from cdckit.debezium.events import OF_TABLES, EventFault
-from cdckit.debezium.snapshots import ENDED_SCHEMA, ended_snapshots, find_absences, is_absence, is_last_read
+from cdckit.debezium.snapshots import (
+    ENDED_SCHEMA,
+    ended_snapshots,
+    find_absences,
+    find_new_logs,
+    is_absence,
+    is_last_read,
+)
 from cdckit.debezium.table_changes import changes, common_type, distinct_types, table_rows
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.intake import apply_within, withdraw_within
@@ -294,6 +301,8 @@ class Intake(TableIntake):
     def _take_lists(self, sound: DataFrame, facts: _Facts, touched: set[str], ready: Iterable[str]) -> None:
         """Let what a snapshot which ended did not read be gone, in each table of which that may be news."""
         if not self._settings.complete_snapshots:
+            if facts.ends_snapshot:
+                self._note_new_logs(ready, ended_snapshots(sound))
             return
         snapshots = read_rows(self._transaction, SNAPSHOTS, ENDED_SCHEMA)
         ends = False
@@ -303,8 +312,10 @@ class Intake(TableIntake):
                 *(F.min(name).alias(name) for name in ("ended_timestamp", "taken_timestamp"))
             )
             ended = self._transaction.scratch(earliest)
-            ends = not ended.exceptAll(snapshots).isEmpty()
+            news = self._transaction.scratch(ended.exceptAll(snapshots))
+            ends = not news.isEmpty()
             if ends:
+                self._note_new_logs(ready, news)
                 self._transaction.replace(SNAPSHOTS, ended)
                 snapshots = ended
         elif self._read(SNAPSHOTS) is None or facts.since is None:
@@ -316,6 +327,17 @@ class Intake(TableIntake):
         if touched and (ends or not due.isEmpty()):
             for name in sorted(touched):
                 self._take_list(name, due)
+
+    def _note_new_logs(self, names: Iterable[str], ended: DataFrame) -> None:
+        """Note whose log begins anew, by the snapshots that ended."""
+        kinds = [self._settings.kind(self._tables[name]) for name in names]
+        logs = [self._transaction.read(kind.changes) for kind in kinds if self._transaction.has(kind.changes)]
+        for row in find_new_logs(logs, ended).collect() if logs else ():
+            self.notes.append(
+                f"the log of {row['source']} begins anew: a snapshot stands at {row['position']}, but "
+                f"{row['last_place']} had come before. By their places all that follows counts before that; "
+                "read it under another topic.prefix, or by a feed of its own"
+            )
 
     def _take_list(self, name: str, snapshots: DataFrame) -> None:
         table, transaction = self._tables[name], self._transaction

@@ -222,17 +222,17 @@ def _message_id(event: Event, source: str | None, place: RecordPlace) -> str:
     Of MySQL a hash of both rows tells events of a compressed transaction apart, which may share a position;
     of what a snapshot read the table: it has one position for all of them, and two may be of one entity.
     """
-    if event.position is None and place.offset is not None:
-        return f"{source}:{_text(place)}"
-    if event.position is None:
-        return f"{source}:{_text(place)}/{event.operation}/{event.event_timestamp}#{_digest(event)}"
+    position = event.position
+    if position is None:
+        said = f"/{event.operation}/{event.event_timestamp}#{_digest(event)}" if place.offset is None else ""
+        return f"{source}:{_text(place)}{said}"
     of_operation = f"{event.operation}/" if event.operation in (READ, DELETE) else ""
-    if event.connector in ("mysql", "mariadb"):
+    without = without_offset(position)
+    if event.connector in ("mysql", "mariadb") or (without != position and place.offset is None):
         apart = f"#{_digest(event)}"
     else:
         apart = f"#{table_name(event)}" if event.operation == READ else ""
-    place = without_offset(event.position) if event.connector == "sqlserver" else event.position
-    return f"{source}:{of_operation}{place}{apart}"
+    return f"{source}:{of_operation}{without if event.connector == 'sqlserver' else position}{apart}"
 
 
 def _digest(event: Event) -> str:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.debezium.events import READ
-from cdckit.model.changes import DELETE, TRUNCATE, UPSERT
+from cdckit.model.changes import AFTER_ALL, DELETE, TRUNCATE, UPSERT
+from cdckit.model.logs import LOG_END
 from cdckit.model.records import ERROR_CODE
 from cdckit.parts.arguments import require_struct
 
-_KEY = "key of row"
+_KEY, _LAST = "key of row", "last said of row"
 ENDED_SCHEMA = "source string, position string, ended_timestamp timestamp, taken_timestamp timestamp"
 """One row is one snapshot that ended: its source, its place in the log, when its last record came, and the
 instant of which that record is."""
@@ -41,6 +43,31 @@ def is_last_read() -> Column:
     """Tell whether an event is the last that a snapshot with a place in the log read."""
     is_placed_read = (F.col("operation") == READ) & F.col("position").isNotNull()
     return is_placed_read & (F.col("snapshot") == "last") & F.col(ERROR_CODE).isNull()
+
+
+def find_new_logs(logs: Sequence[DataFrame], ended: DataFrame) -> DataFrame:
+    """
+    Find the snapshots that ended ahead of a place that had come before: the log of their source begins anew.
+
+    Args:
+        logs: The changes of each table.
+        ended: The snapshots (`ENDED_SCHEMA`).
+
+    Returns:
+        One row per snapshot: `source`, `position`, and `last_place`, the last that had come before.
+    """
+    changes = [
+        log.where(~is_absence()).select("source", "sequence", F.col("arrival.timestamp").alias("came"))
+        for log in logs
+    ]
+    # A place that names its log is compared with none of another, and of a commit any change may be read.
+    has_place = (F.col("sequence") != "") & ~F.contains("sequence", F.lit(LOG_END))
+    bound = F.regexp_replace("position", "//.*", f"/{AFTER_ALL}")
+    said = reduce(DataFrame.unionByName, changes).where(has_place)
+    before = said.join(F.broadcast(ended), "source").where(
+        (F.col("came") < F.col("ended_timestamp")) & (F.col("sequence") > bound)
+    )
+    return before.groupBy("source", "position").agg(F.max("sequence").alias("last_place"))
 
 
 def find_absences(
@@ -82,7 +109,7 @@ def find_absences(
     was_read = reads.drop("arrival").unionByName(there).distinct()
     lists = _full_lists(stated, reads, ended, unread)
     until_then = stated.join(F.broadcast(lists), "source").where("arrival.timestamp <= ended_timestamp")
-    rows = until_then.select(*lists.columns, _KEY).distinct()
+    rows = until_then.groupBy(*lists.columns, _KEY).agg(F.max("arrival").alias(_LAST))
     absent = rows.join(was_read, ["source", "position", _KEY], "left_anti")
     return _as_changes(absent, changes, keys)
 
@@ -125,15 +152,9 @@ def _as_changes(absent: DataFrame, changes: DataFrame, keys: Sequence[str]) -> D
         )
         for field in fields
     }
-    # A place of its own for each: what is said of one row is not said of another.
-    place = F.xxhash64("source", "position", _KEY)
-    arrival = {
-        "timestamp": F.col("ended_timestamp"),
-        "topic": F.lit("snapshot"),
-        "partition": F.lit(0),
-        "offset": place,
-        "record_number": F.lit(1),
-    }
+    # Right behind what was last said of the row: what its partition delivers from then on counts behind it.
+    last = {name: F.col(_LAST).getField(name) for name in require_struct(changes, "arrival").names}
+    arrival = last | {"timestamp": F.col("ended_timestamp")}
     columns = {
         "operation": F.lit(DELETE),
         "effective_timestamp": F.col("taken_timestamp"),

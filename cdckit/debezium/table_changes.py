@@ -119,7 +119,8 @@ def changes(
     `Ledger`, in whatever batches they come.  What the log says is not true before what stands ahead of it.
     A row that a snapshot read is true from the time on that its event says, or from *snapshot_at* on; but
     not before what the log says ahead of it, and no later than what the log says behind it.  Events without a
-    position count by their times.
+    position count by their times.  Within a commit of SQL Server, and of MongoDB where the time of an event
+    is that of a server's clock (since Debezium 3.4), the order is that of delivery.
 
     **A truncate** ends every row that its source had said by then, of this call and of all that a `Ledger`
     has and will be given.  So of several tables of one connector that speak of one entity, such as the
@@ -176,7 +177,8 @@ def changes(
 
         PostgreSQL's `infinity` and `-infinity` are 9999-12-31 and 0001-01-02, of a timestamp midnight in UTC,
         however the connector writes them.  A timestamp without a zone is taken for one in UTC.  Times of day
-        are microseconds since midnight.
+        are microseconds since midnight; those that the connector writes as texts (`IsoTime`, `ZonedTime`)
+        stay so, and what it writes as structs (`time.precision.mode=structured`) stays structs.
         A decimal that may have more than 38 digits, such as `DECIMAL(65,30)`, stays text as it was sent, in
         Base64, unless *columns* says a type for it: `org.apache.kafka.connect.data.Decimal(38,30)`.
         Decimals of Kafka Connect may be Base64 or numbers (`decimal.format=NUMERIC`): a JSON text is Base64,

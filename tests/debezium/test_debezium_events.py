@@ -352,7 +352,10 @@ def test_events_without_a_position_are_told_apart_by_the_times_of_their_records(
     first = pa.array([0, 0, 0], pa.int64())
     anew = sent.set_column(4, "offset", first).set_column(5, "timestamp", days)
     nowhere = sent.set_column(4, "offset", pa.array([None] * 3, pa.int64()))
-    for records in (anew, nowhere):
+    together = {"connector": "mongodb", "name": "shop", "table": "t", "ts_ms": 1000, "ord": 3, "txnNumber": 1}
+    placed = batch([value | {"source": together} for value in values])
+    within = placed.set_column(4, "offset", pa.array([None] * 3, pa.int64()))
+    for records in (anew, nowhere, within):
         one, other, again = (row["message_id"] for row in changes(records, ["id"], types))
         assert one != other == again
 

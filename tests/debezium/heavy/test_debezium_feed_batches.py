@@ -104,15 +104,18 @@ def test_a_snapshot_that_ended_is_a_full_list_in_any_batches(spark: SparkSession
     feed.receive(first.where("offset <> 2"))
     feed.receive(records(spark, again[1:], first=4))
     assert rows(feed.table("items").history(), "id") == [(1,)]
-    feed.receive(first.where("offset = 2"))
+    notes = feed.receive(first.where("offset = 2")).notes
     assert rows(feed.table("items").history(), "id") == [(1,)], "the list does not name 3"
-    feed.receive(records(spark, again[:1], first=3))
+    notes += feed.receive(records(spark, again[:1], first=3)).notes
+    assert not any("begins anew" in note for note in notes)
     assert rows(feed.table("items").history(), "id") == [(1,), (3,)]
     gone = feed.table("items").history().where("id = 2 and deleted_indicator").select("valid_from_timestamp")
     assert [row[0].microsecond for row in gone.collect()] == [20_000]
     before = rows(feed.table("items").history(), "id", "price", "valid_from_timestamp")
     feed.rebuild()
     assert rows(feed.table("items").history(), "id", "price", "valid_from_timestamp") == before
+    restored = feed.receive(records(spark, [read(1, 15, "last")], first=9)).notes
+    assert [note[:34] for note in restored] == ["the log of shop begins anew: a sna"]
 
 
 def test_avro_waits_for_its_schema(spark: SparkSession, tmp_path: Path) -> None:
