@@ -115,7 +115,7 @@ def test_a_snapshot_that_ended_is_a_full_list_in_any_batches(spark: SparkSession
     feed.rebuild()
     assert rows(feed.table("items").history(), "id", "price", "valid_from_timestamp") == before
     restored = feed.receive(records(spark, [read(1, 15, "last")], first=9)).notes
-    assert [note[:34] for note in restored] == ["the log of shop begins anew: a sna"]
+    assert restored[0].startswith("the log of shop begins anew: a snapshot stands at ")
 
 
 def test_avro_waits_for_its_schema(spark: SparkSession, tmp_path: Path) -> None:
