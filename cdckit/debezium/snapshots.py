@@ -47,7 +47,7 @@ def is_last_read() -> Column:
 
 def find_new_logs(logs: Sequence[DataFrame], ended: DataFrame) -> DataFrame:
     """
-    Find the snapshots that ended ahead of a place that had come before: the log of their source begins anew.
+    Find the snapshots ahead of a place that their topic had delivered before: a log begins anew.
 
     Args:
         logs: The changes of each table.
@@ -56,18 +56,19 @@ def find_new_logs(logs: Sequence[DataFrame], ended: DataFrame) -> DataFrame:
     Returns:
         One row per snapshot: `source`, `position`, and `last_place`, the last that had come before.
     """
-    changes = [
-        log.where(~is_absence()).select("source", "sequence", F.col("arrival.timestamp").alias("came"))
-        for log in logs
-    ]
     # A place that names its log is compared with none of another, and of a commit any change may be read.
     has_place = (F.col("sequence") != "") & ~F.contains("sequence", F.lit(LOG_END))
+    columns = ("source", "sequence", "snapshot", "arrival.topic", F.col("arrival.timestamp").alias("came"))
+    changes = [log.where(has_place & ~is_absence()).select(*columns) for log in logs]
+    beside = reduce(DataFrame.unionByName, changes).join(F.broadcast(ended), "source")
     bound = F.regexp_replace("position", "//.*", f"/{AFTER_ALL}")
-    said = reduce(DataFrame.unionByName, changes).where(has_place)
-    before = said.join(F.broadcast(ended), "source").where(
-        (F.col("came") < F.col("ended_timestamp")) & (F.col("sequence") > bound)
+    had_come = (F.col("came") < F.col("ended_timestamp")) & (F.col("sequence") > bound)
+    topics = beside.groupBy("source", "position", "topic").agg(
+        F.max(F.when(had_come, F.col("sequence"))).alias("last_place"),
+        F.max((F.col("sequence") == F.col("position")) & F.col("snapshot")).alias("was_read"),
     )
-    return before.groupBy("source", "position").agg(F.max("sequence").alias("last_place"))
+    ahead = topics.where("was_read AND last_place IS NOT NULL")
+    return ahead.groupBy("source", "position").agg(F.max("last_place").alias("last_place"))
 
 
 def find_absences(
