@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from math import inf
 
 from cdckit.errors import InvalidArgument
 
@@ -37,8 +38,9 @@ class Backoff:
     give_up_after: timedelta = timedelta(days=40)
 
     def __post_init__(self) -> None:
-        if self.first <= timedelta(0) or self.give_up_after <= timedelta(0) or not self.factor >= 1:
-            raise InvalidArgument("Backoff", "its arguments", "delays above zero that do not shrink", self)
+        if self.first <= timedelta(0) or self.give_up_after <= timedelta(0) or not 1 <= self.factor < inf:
+            needed = "delays above zero that do not shrink, by a finite factor"
+            raise InvalidArgument("Backoff", "its arguments", needed, self)
 
     def next_attempt(self, now: str, attempts: str) -> str:
         """Tell when something is due again that was tried so many times, the last time *now*: all in SQL."""

@@ -5,30 +5,45 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from cdckit.parts.json_text import elements, members
 
 MARK = "cdckit.erased"
-"""The one property of what stands in the place of a record that was erased: how many records were in it."""
+"""The one property of what stands in the place of a record that was erased: `Inside`."""
 
+Inside = int | dict[str, int]
+"""How many records are inside one: for every mapping that reads it, or by mapping where these differ."""
+
+_MASKED = f'{{"{MARK}": '
 _WORD = "".join(f"(?:{re.escape(character)}|\\\\u00(?i:{ord(character):x}))" for character in MARK)
 _PROPERTY = re.compile(f'"{_WORD}"\\s*:')
 
 Tree = dict[int | str, Any]
-"""By step of a path what is to be done below, or how many records are inside one that goes."""
+"""By step of a path what is to be done below, or the mark that stands in the place of a record that goes."""
 
 
-def count_inside(record: Any) -> int | None:
-    """Count the records that were inside one that was erased; None for any other record."""
-    if isinstance(record, dict) and len(record) == 1 and isinstance(record.get(MARK), int):
-        return int(record[MARK])
-    return None
+def count_inside(record: Any, mapping: str) -> int | None:
+    """Count the records that were inside one that was erased, for a *mapping*; None for any other record."""
+    if not isinstance(record, dict) or record.keys() != {MARK}:
+        return None
+    inside: Inside = record[MARK]
+    # A mapping of another schema must not give the numbers of those inside to others.
+    return inside if isinstance(inside, int) else inside.get(mapping, max(inside.values()))
 
 
 def is_masked(data: str | None) -> bool:
     """Tell whether something was erased of the data of a message, which had no mark when it came."""
-    return data is not None and f'{{"{MARK}": ' in data
+    return data is not None and _MASKED in data
+
+
+def are_masked(texts: pa.Array) -> bool:
+    """Tell whether something was erased of any of these texts."""
+    return bool(pc.any(pc.match_substring(texts, _MASKED)).as_py())
 
 
 def require_no_mark(data: str) -> None:
@@ -37,7 +52,7 @@ def require_no_mark(data: str) -> None:
         raise ValueError(f"{MARK!r} stands in the place of what was erased; no record has such a property")
 
 
-def mask_records(data: str, paths: Iterable[tuple[str, int]]) -> str:
+def mask_records(data: str, paths: Iterable[tuple[str, Inside]]) -> str:
     """
     The data of a message without some records; every byte of all others is what it was.
 
@@ -52,15 +67,15 @@ def mask_records(data: str, paths: Iterable[tuple[str, int]]) -> str:
     '[{"cdckit.erased": 0}, {"n": 2, "lines": [{"k": 1}, {"cdckit.erased": 0}]}]'
     """
     tree: Tree = {}
-    for path, count in sorted(paths):
+    for path, inside in sorted(paths, key=itemgetter(0)):
         steps = [int(step) if at % 2 == 0 else step for at, step in enumerate(path.split("/"))]
         below = tree
         for step in steps[:-1]:
             below = below.setdefault(step, {})
-            if not isinstance(below, dict):
+            if isinstance(below, str):
                 break  # It goes with the record that holds it.
         else:
-            below[steps[-1]] = count
+            below[steps[-1]] = json.dumps({MARK: inside})
     if data.lstrip()[:1] == "{":
         return _mask(data, tree[1]) if set(tree) == {1} else _nothing_there(tree)
     return _mask(data, tree)
@@ -70,9 +85,9 @@ def _nothing_there(tree: Tree) -> str:
     raise ValueError(f"there is nothing at {', '.join(map(str, tree))}")
 
 
-def _mask(text: str, tree: Tree | int) -> str:
-    if isinstance(tree, int):
-        return json.dumps({MARK: tree})
+def _mask(text: str, tree: Tree | str) -> str:
+    if isinstance(tree, str):
+        return tree
     is_list = text.lstrip()[:1] == "["
     slices: Any = dict(enumerate(elements(text), 1)) if is_list else members(text, once=True)[1]
     if missing := tree.keys() - slices.keys():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 
 from cdckit.datahub.erased_records import mask_records
 from cdckit.datahub.messages import IS_STORED
+from cdckit.datahub.readers import Message, ReaderSettings, counts_inside
 from cdckit.datahub.runs import Run
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.state import EXPORTED, HISTORY, MESSAGES, STATEMENTS, UNAPPLIED, State, table_name
@@ -32,14 +33,15 @@ from cdckit.store.store import replace_rows
 NOT_ERASED = (
     "Identifiers of the messages that spoke of them, who sent these, and their options.",
     "Messages that no run has read yet: the next one takes the erased out of them.",
-    "Messages in CSV, and files, that come later: their rows are not taken, and stay where they are; "
+    "Messages that come later in CSV, or name a file, or are read by a reader of your own, and records "
+    "inside one that goes through a filter: nothing of them is taken, and they stay where they are; "
     "`refused` tells of each (ENTITY_KEPT).",
 )
 """What is left by a hub, beside what is left by every erasure."""
 
 
 class UnmaskableRecords(CdcError, ValueError):
-    """Messages speak of entities to be erased, and not in JSON, or in records that a filter makes."""
+    """Messages speak of entities to be erased, and nobody can tell where in their JSON."""
 
     def __init__(self, messages: int) -> None:
         self.messages = messages
@@ -47,8 +49,9 @@ class UnmaskableRecords(CdcError, ValueError):
 
     def __str__(self) -> str:
         return (
-            f"erase() needs records that stand in the messages as JSON; in {self.messages} messages of the "
-            "entities they do not: these are CSV, or name a file, or a filter makes the records. Nothing was "
+            f"erase() needs records of which it is known where they stand in the JSON of their messages; in "
+            f"{self.messages} messages of the entities it is not: these are CSV, or name a file, or are read "
+            "by a reader of your own, or the records are inside one that goes through a filter. Nothing was "
             "erased: begin the hub anew in another location, from messages without them."
         )
 
@@ -97,7 +100,8 @@ def forget_records(run: Run, tables: Transaction, kind: Kind, entities: DataFram
 def drop_erased_records(run: Run, tables: Transaction, messages: DataFrame) -> None:
     """
     Take out of what a run has read of *messages* what speaks of entities that were erased, and note which
-    are refused; the messages keep a mark in its place.  One that is no JSON keeps all, which is noted too.
+    are refused; the messages keep a mark in its place.  One of which it cannot be cut keeps all, which is
+    noted too.
 
     Cost: nothing, until something was erased; then a look at the new statements of its target.
     """
@@ -117,7 +121,7 @@ def _drop_records(
 ) -> None:
     """Take records out of messages that were read, and what is inside them; *refused* is noted as such."""
     state = State(run.schema, tables)
-    masked = _mask_messages(tables, _with_counts(state, records))
+    masked = _mask_messages(run, tables, records)
     kept = masked.where("data IS NULL").select(F.col("message_identifier").alias("message_id"))
     marked = kept.withColumn("is_kept", F.lit(True))
     for kind, rows in refused:
@@ -167,50 +171,31 @@ def _statements_of(state: State, entity: str, *more: str) -> DataFrame:
     return rows.selectExpr("message_id", "record", "operation", GUID, "arrival", *more)
 
 
-def _rows_within(rows: DataFrame, records: DataFrame, *, itself: bool = True) -> DataFrame:
-    """The rows at records (`message_id`, `record`), and at what is inside them, or at that alone."""
+def _rows_within(rows: DataFrame, records: DataFrame) -> DataFrame:
+    """The rows at records (`message_id`, `record`), and at what is inside them."""
     cut = records.select(F.col("message_id").alias("_message"), F.col("record").alias("_record"))
-    stands_there = _stands_within("_message", "_record")
-    if not itself:
-        stands_there &= F.col("record") != F.col("_record")
-    return rows.join(cut, stands_there, "left_semi")
+    return rows.join(cut, _stands_within("_message", "_record"), "left_semi")
 
 
 def _stands_within(message: str, record: str) -> Column:
     """Tell whether a row is at a record, or at what is inside it."""
     below = F.expr(f"startswith(record, concat({record}, '/'))")
-    return _of_one_record(message, record) & (below | (F.col("record") == F.col(record)))
-
-
-def _of_one_record(message: str, record: str) -> Column:
-    """Tell whether two stand in one record of a message: what is compared is no more than that holds."""
+    # No more is compared than what one outermost record holds.
     outermost = (F.substring_index(name, "/", 1) for name in ("record", record))
-    return (F.col("message_id") == F.col(message)) & reduce(Column.__eq__, outermost)
-
-
-def _with_counts(state: State, records: DataFrame) -> DataFrame:
-    """Records, and how many others stand inside each: `inside`."""
-    tables = []
-    for entity in state.entities:
-        rows = state.statements(entity).where("record IS NOT NULL").select("message_id", "record")
-        tables.append(_rows_within(rows, records, itself=False))
-    inner = reduce(DataFrame.unionByName, tables).distinct().withColumnRenamed("record", "inner")
-    is_below = F.expr("startswith(inner, concat(record, '/'))")
-    named = inner.withColumnRenamed("message_id", "_message")
-    counted = records.join(named, _of_one_record("_message", "inner") & is_below, "left")
-    return counted.groupBy("message_id", "record").agg(F.count("inner").cast("int").alias("inside"))
+    in_one = (F.col("message_id") == F.col(message)) & reduce(Column.__eq__, outermost)
+    return in_one & (below | (F.col("record") == F.col(record)))
 
 
 _CUTS = "records that go"
 
 
-def _mask_messages(tables: Transaction, records: DataFrame) -> DataFrame:
+def _mask_messages(run: Run, tables: Transaction, records: DataFrame) -> DataFrame:
     """The data of messages without records; null where these cannot be taken out of it."""
-    cuts = records.groupBy("message_id").agg(F.collect_list(F.struct("record", "inside")).alias(_CUTS))
-    named = cuts.withColumnRenamed("message_id", "message_identifier")
+    named = records.groupBy(F.col("message_id").alias("message_identifier"))
+    cuts = named.agg(F.collect_list("record").alias(_CUTS))
     stored = tables.read(MESSAGES).where(IS_STORED)
-    given = stored.join(named, "message_identifier", "inner").select("message_identifier", "data", _CUTS)
-    return tables.scratch(WorkerPlan(given, _mask_batches, _MASKED).rows())
+    given = stored.join(cuts, "message_identifier", "inner").select(*_READ, _CUTS)
+    return tables.scratch(WorkerPlan(given, partial(_mask_batches, work=run.work), _MASKED).rows())
 
 
 def _write_masked(tables: Transaction, masked: DataFrame) -> list[ErasedPart]:
@@ -233,20 +218,23 @@ _MASKED = T.StructType(
 )
 
 
-def _mask_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+_READ = ("message_identifier", "source_system", "source_entity", "options", "data", "refresh")
+
+
+def _mask_batches(batches: Iterable[pa.RecordBatch], work: ReaderSettings) -> Iterator[pa.RecordBatch]:
     types = arrow_schema(_MASKED)
     for batch in batches:
-        data = [
-            _mask_data(text, [(cut["record"], cut["inside"]) for cut in cuts])
-            for text, cuts in zip(*(batch.column(name).to_pylist() for name in ("data", _CUTS)), strict=True)
-        ]
+        values = (batch.column(name).to_pylist() for name in (*_READ, _CUTS))
+        data = [mask_data(work, Message(0, *parts), paths) for *parts, paths in zip(*values, strict=True)]
         columns = [batch.column("message_identifier"), pa.array(data, pa.string())]
         yield pa.RecordBatch.from_arrays(columns, names=types.names)
 
 
-def _mask_data(data: str | None, cuts: list[tuple[str, int]]) -> str | None:
+def mask_data(work: ReaderSettings, message: Message, paths: list[str]) -> str | None:
+    """The data of a message without the records at these paths; None where they cannot be cut out of it."""
     try:
-        return None if data is None else mask_records(data, cuts)
+        counts = counts_inside(work, message, paths)
+        return None if message.data is None else mask_records(message.data, counts.items())
     except (ValueError, RecursionError):
         return None
 
@@ -272,7 +260,7 @@ class _Erasure:
         touched = self._touched_statements(cuts if records is None else records)
         self._require_own(touched)
         assert records is not None
-        masked = _mask_messages(tables, _with_counts(state, records))
+        masked = _mask_messages(run, tables, records)
         if left := masked.where("data IS NULL").count():
             raise UnmaskableRecords(left)
         parts = _write_masked(tables, masked)
@@ -287,6 +275,8 @@ class _Erasure:
         stored = run.stored_messages().join(F.broadcast(ids), "message_identifier", "left_semi")
         # What waits is not tried for that.
         run.read_messages(stored, attempt=False)
+        # Nor does a link make anew who was erased before.
+        drop_erased_records(run, tables, stored)
         run.settle(forgotten=forgotten)
         forgotten_entities = (
             touched.groupBy("entity", GUID).agg(F.every("is_inside").alias("is_gone")).where("is_gone")

@@ -470,8 +470,11 @@ def _type(text: DocumentObject) -> FieldType:
     length = text.number("length", range(1, 2**31))
     scale = text.number("scale", range(1, _MAX_DIGITS + 1))
     precision = text.number("precision", range(_MAX_DIGITS + 1))
+    for measure, kind in (("length", TEXT), ("scale", DECIMAL), ("precision", DECIMAL)):
+        stated = text.value.get(measure)
+        text.require(stated is None or name == kind, measure, f"absent from a {name}", stated)
     if name != DECIMAL:
-        return FieldType(name, length if name == TEXT else None)
+        return FieldType(name, length)
     text.require(scale is not None, "scale", "stated: how many digits a decimal has in all", None)
     assert scale is not None
     needed = f"stated, and at most scale, {scale}: how many of the digits are decimals"

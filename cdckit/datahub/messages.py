@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from difflib import get_close_matches
 from enum import IntEnum, StrEnum
 from functools import reduce
+from hashlib import sha256
 from typing import Any
 
 import pyarrow as pa
@@ -33,7 +34,7 @@ from cdckit.parts.argument_forms import takes
 from cdckit.parts.arguments import flat_columns, require_instant, text_literal
 from cdckit.parts.arrow_types import arrow_schema, make_batch
 from cdckit.parts.instants import microseconds, parse_instant
-from cdckit.parts.json_text import members
+from cdckit.parts.json_text import members, require_names_once
 from cdckit.parts.values import guids, time_between
 from cdckit.parts.workers import WorkerPlan
 
@@ -52,7 +53,7 @@ class HubFault(Fault):
     SYSTEM_NOT_FOUND = "SYSTEM_NOT_FOUND", "The schema has no such source system."
     ENTITY_NOT_FOUND = "ENTITY_NOT_FOUND", "The source system has no such source entity."
     DATA_INVALID = "DATA_INVALID", "The reader cannot read the data of the message."
-    RECORD_INVALID = "RECORD_INVALID", "A record must be an object."
+    RECORD_INVALID = "RECORD_INVALID", "A record must be an object that has each name once."
     FILTER_FAILED = "FILTER_FAILED", "A filter of the mapping failed on the record."
     VALUE_INVALID = "VALUE_INVALID", "A value does not convert to the type of its field."
     CHILDREN_INVALID = "CHILDREN_INVALID", "Children must be an array of objects."
@@ -300,8 +301,9 @@ def decode(records: DataFrame) -> DataFrame:
         `envelope` before and after `data`, and that.  One in error (MESSAGE_INVALID; another property than
         these is an error too, or one that comes twice) has its bytes, so that `cdckit.rejects` gives it as
         it came.
-        `message_identifier` is the sender's `guid`, or a UUIDv5 of topic, partition and offset;
-        `effective_timestamp` is `timestamp`, or when the record was stored.
+        `message_identifier` is the sender's `guid`, or a UUIDv5 of topic, partition, offset, timestamp and
+        bytes: a topic that was made anew counts its offsets from 0 again.  `effective_timestamp` is
+        `timestamp`, or when the record was stored.
 
     Cost: one pass through Python, no shuffle.
 
@@ -338,13 +340,23 @@ def _decode_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
             columns[field.name] = pa.array([message.get(field.name) for message in messages], kind)
         is_sound, names = columns[ERROR_CODE].is_null(), columns["message_identifier"]
         is_nameless = pc.and_(is_sound, names.is_null())
-        made = guids("message", {name: column.filter(is_nameless) for name, column in origin.items()})
+        named = {**origin, "timestamp": at, "sha256": _digests(batch.column("value"), is_nameless)}
+        made = guids("message", {name: column.filter(is_nameless) for name, column in named.items()})
         columns["message_identifier"] = pc.replace_with_mask(names, is_nameless, made.cast(names.type))
         columns["value"] = pc.if_else(is_sound, None, columns["value"])
         stored, effective = at.cast(schema.field("timestamp").type), columns["effective_timestamp"]
         columns["message_timestamp"] = stored
         columns["effective_timestamp"] = pc.if_else(is_sound, pc.coalesce(effective, stored), None)
         yield make_batch(columns, schema)
+
+
+def _digests(values: pa.Array, chosen: pa.Array) -> pa.Array:
+    """The digests of the values that are chosen."""
+    texts = (
+        sha256(value).hexdigest() if is_chosen else None
+        for value, is_chosen in zip(values.to_pylist(), chosen.to_pylist(), strict=True)
+    )
+    return pa.array(texts, pa.string())
 
 
 def _message(value: bytes | None, has_origin: bool) -> dict[str, Any]:
@@ -398,6 +410,7 @@ def _read_document(document: str) -> dict[str, Any]:
         if not isinstance(values["options"], dict):
             raise ValueError("options must be an object")
         columns["options"] = document[slices["options"]]
+        require_names_once(document[slices["options"]])
     end = len(document)
     data = slice(end, end) if values.get("data") is None else slices["data"]
     columns["data"] = document[data] or None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import reduce
 from typing import Protocol
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.datahub.backoff import Backoff
@@ -18,7 +18,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.model.records import RECORD_COLUMNS
 from cdckit.parts.argument_forms import rows_with, takes
 from cdckit.parts.arguments import quoted, text_literal
-from cdckit.parts.values import EXACT_JSON
+from cdckit.parts.values import EXACT_JSON, as_text
 
 
 def record_log(statements: DataFrame, waiting: DataFrame | None, entity: str) -> DataFrame:
@@ -172,12 +172,15 @@ def bulk_lines(rows: DataFrame, index: str) -> DataFrame:
     action = F.when(is_delete, F.to_json(F.struct(meta.alias("delete")))).otherwise(
         F.to_json(F.struct(meta.alias("index")))
     )
-    # Fields that are null stay in the document: they say that there is no value.
-    document = F.to_json("document", {**EXACT_JSON, "ignoreNullFields": "false"})
-    lines = F.when(is_delete, action).otherwise(F.concat(action, F.lit("\n"), document))
+    lines = F.when(is_delete, action).otherwise(F.concat(action, F.lit("\n"), _document_text()))
     kept = rows.where(F.col("id").isNotNull() | ~is_delete)
     in_order = kept.repartition("id").sortWithinPartitions("id", "version", "arrival")
     return in_order.select(lines.alias("value"))
+
+
+def _document_text() -> Column:
+    """The document as JSON.  Fields that are null stay in it: they say that there is no value."""
+    return F.to_json("document", {**EXACT_JSON, "ignoreNullFields": "false"})
 
 
 class Exporter(Protocol):
@@ -215,10 +218,16 @@ def export_rows(schema: Schema, entity: str, applied: DataFrame) -> DataFrame:
     """
     target = schema.targets[entity]
     identifiers = {
-        place: f"CAST(data.{quoted(mapping.export_identifier)} AS string)"
+        place: quoted(f"id {mapping.export_identifier}")
         for place, mapping in target.mappings.items()
         if mapping.export_identifier is not None
     }
+    # A cast would write instants by the session's zone.
+    texts = [
+        as_text(F.col("data").getField(name), target.fields[name].spark).alias(f"id {name}")
+        for name in {mapping.export_identifier for mapping in target.mappings.values()}
+        if name is not None
+    ]
     fields = [f"data.{quoted(name)} AS {quoted(name)}" for name in target.fields]
     if any(mapping.export_standard_fields for mapping in target.mappings.values()):
         fields += [
@@ -226,20 +235,25 @@ def export_rows(schema: Schema, entity: str, applied: DataFrame) -> DataFrame:
             f"operation = '{DELETE}' AS deleted_indicator",
             "message_id AS source_message",
         ]
-    return applied.where(IS_RECORD).selectExpr(
-        f"if(operation = '{DELETE}', 'delete', 'insert') AS operation",
-        f"{value_by_place(schema, identifiers, 'string')} AS id",
-        "unix_micros(effective_timestamp) AS version",
-        "message_id",
-        "arrival",
-        f"struct({', '.join(fields)}) AS document",
+    return (
+        applied.where(IS_RECORD)
+        .select("*", *texts)
+        .selectExpr(
+            f"if(operation = '{DELETE}', 'delete', 'insert') AS operation",
+            f"{value_by_place(schema, identifiers, 'string')} AS id",
+            "unix_micros(effective_timestamp) AS version",
+            "message_id",
+            "arrival",
+            f"struct({', '.join(fields)}) AS document",
+        )
     )
 
 
 def new_exports(rows: DataFrame, exported: DataFrame, position: int) -> DataFrame:
     """Find what of *rows* had no position so far, or was not what it is now (`EXPORTED_COLUMNS`)."""
-    digest = "xxhash64(operation, id, document) AS digest"
-    digests = rows.selectExpr("message_id", "arrival.record_number AS number", digest)
+    # A hash passes over nulls, and over the names of fields.
+    digest = F.xxhash64("operation", "id", F.col("id").isNull(), _document_text()).alias("digest")
+    digests = rows.select("message_id", F.col("arrival.record_number").alias("number"), digest)
     new = digests.join(_last_exports(exported), [*_NAME, "digest"], "left_anti")
     return new.withColumn("position", F.lit(position).cast("long"))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from cdckit.datahub.conversions import ConvertedColumn, convert_values
-from cdckit.datahub.erased_records import count_inside, is_masked
-from cdckit.datahub.json_values import exact_values, plain_object
-from cdckit.datahub.mappings import EntityMapping, FieldMapping, FieldType, Place
+from cdckit.datahub.erased_records import Inside, count_inside, is_masked
+from cdckit.datahub.json_values import RepeatedNames, exact_values, plain_object
+from cdckit.datahub.mappings import LINK, EntityMapping, FieldMapping, FieldType, Place
 from cdckit.datahub.messages import HubFault
 from cdckit.datahub.source_systems import Schema
 from cdckit.errors import InvalidArgument
@@ -83,7 +83,12 @@ class UnreadableData(ValueError):
 
 
 def read_json(data: str | None, context: Context) -> Iterable[Any]:
-    """The records of a JSON array of objects, or of one object."""
+    """
+    The records of a JSON array of objects, or of one object.
+
+    One in which a name comes twice that its mapping reads, or any name at all if the mapping has filters, is
+    in error (RECORD_INVALID): of the two values one would be lost.
+    """
     values = None if data is None else exact_values(data)
     if isinstance(values, dict):
         return [values]
@@ -265,9 +270,11 @@ class Nodes:
     children_faults: dict[int, ReadFault] = field(default_factory=dict)
     """What is wrong with the lists in a record: told only of one whose own fields are sound."""
     originals: dict[int, Any] = field(default_factory=dict)
-    """What stands in the place of a record, and is none."""
+    """What stands in the place of a record, and is none, or no sound one."""
     dropped: set[int] = field(default_factory=set)
     lists: list[Listing] = field(default_factory=list)
+    inside: dict[int, int] = field(default_factory=dict)
+    """How many records were counted inside one, whatever became of them; nothing for none."""
     below: dict[tuple[str, Place], Nodes] = field(default_factory=dict)
     """By the field of children, and their mapping."""
 
@@ -348,21 +355,21 @@ class RecordWalk:
             return
         count = 0
         for sequence, record in enumerate(records, 1):
-            if (erased := self._count_erased(record)) is not None:
-                count += 1 + erased
+            count += 1
+            if (erased := self._count_erased(record, self.place)) is not None:
+                count += erased
                 continue
-            at = self.nodes.add(record, message.row, self.number_of(count + 1), str(sequence))
-            count = self._add_inner(
-                self.nodes, at, message, count + 1, {self._mapping.unique_sequence: sequence}
-            )
+            at = self.nodes.add(record, message.row, self.number_of(count), str(sequence))
+            given = {self._mapping.unique_sequence: sequence}
+            count = self._add_inner(self.nodes, at, message, count, given)
 
     def _read(self, message: Message, mapping: EntityMapping) -> list[Any]:
         context = self._context(message, mapping.reader_config)
         return list(self._work.readers[mapping.reader](message.data, context))
 
-    def _count_erased(self, record: Any) -> int | None:
+    def _count_erased(self, record: Any, place: Place) -> int | None:
         """Count the records that were inside one that was erased; None for others, as all of a file are."""
-        return count_inside(record) if self._is_masked else None
+        return count_inside(record, _name_mapping(place)) if self._is_masked else None
 
     def number_of(self, count: Any) -> Any:
         """The number of the record that comes first, second, ... in its message; or those of several."""
@@ -379,6 +386,11 @@ class RecordWalk:
             nodes.records[at], nodes.originals[at] = {}, record
             nodes.faults[at] = ReadFault(HubFault.RECORD_INVALID, f"it is {_json_kind(record)}")
             return False
+        if (name := self._repeated_name(nodes.place, record)) is not None:
+            nodes.faults[at] = ReadFault(HubFault.RECORD_INVALID, f"the name {name!r:.80} comes twice")
+            if isinstance(record, RepeatedNames):
+                nodes.records[at], nodes.originals[at] = record.unrepeated(), record
+            return False
         for filter_ in self.schema.mapping(nodes.place).filters:
             try:
                 record = self._work.filters[filter_.name](record, self._context(message, filter_.config))
@@ -394,6 +406,17 @@ class RecordWalk:
         else:
             nodes.faults[at] = ReadFault(HubFault.FILTER_FAILED, "a filter must return a dictionary, or None")
         return isinstance(record, dict)
+
+    def _repeated_name(self, place: Place, record: Record) -> str | None:
+        """Find a name that comes twice and is read: a mapping reads its fields, a filter perhaps all."""
+        mapping = self.schema.mapping(place)
+        if mapping.filters:
+            return _find_repeated_name(record)
+        if not isinstance(record, RepeatedNames):
+            return None
+        names = {name for name, _ in read_properties(self.schema, place)}
+        names |= {mapping.time_source, *(list_field.source for list_field in mapping.children)}
+        return next((name for name in record.repeated if name in names), None)
 
     def _add_inner(
         self, nodes: Nodes, at: int, message: Message, count: int, given: dict[str | None, int]
@@ -412,9 +435,12 @@ class RecordWalk:
                     text += "; [] says that there are none, and to leave it out says nothing of them"
                 nodes.children_faults[at] = ReadFault(HubFault.CHILDREN_INVALID, text)
                 return count
+        own_count = count
         for field_, child in self.schema.children(nodes.place):
             if field_.source in record:
                 count = self._add_children(nodes, at, field_, child, message, count)
+        if count > own_count:
+            nodes.inside[at] = count - own_count
         return count
 
     def _add_children(
@@ -426,11 +452,11 @@ class RecordWalk:
         start, unique = len(nodes), self.schema.mapping(child).unique_sequence
         for sequence, child_record in enumerate(above.records[at][field.source], 1):
             count += 1
-            if (erased := self._count_erased(child_record)) is not None:
+            if (erased := self._count_erased(child_record, child)) is not None:
                 count += erased
                 continue
             # A record may have several mappings, and each is to have a record of its own.
-            own_record = dict(child_record) if isinstance(child_record, dict) else child_record
+            own_record = child_record.copy() if isinstance(child_record, dict) else child_record
             path = f"{above.path[at]}/{field.source}/{sequence}"
             node = nodes.add(own_record, message.row, self.number_of(count), path, at)
             given = {unique: count, field.source_child_sequence: sequence}
@@ -439,6 +465,73 @@ class RecordWalk:
         nodes.listed[start:] = [end] * (len(nodes) - start)
         above.lists.append(Listing(child, field.parent_identifier, at, end))
         return count
+
+
+def read_properties(schema: Schema, place: Place) -> Iterator[tuple[str, FieldType]]:
+    """The properties of a record that a mapping reads as values, with the types of their fields."""
+    mapping = schema.mapping(place)
+    yield mapping.deleted_source, FieldType("boolean")
+    for column in mapping.columns:
+        if column.type.name == LINK:
+            yield from schema.key_plan(place, column).sources
+        else:
+            yield column.source, column.type
+
+
+def _find_repeated_name(value: Any) -> str | None:
+    """Find a name that comes twice in an object of a value, at any depth."""
+    # A value may be nested deeper than Python calls, and what a reader of one's own returns may hold itself.
+    parts, seen = [value], set[int]()
+    while parts:
+        part = parts.pop()
+        if isinstance(part, RepeatedNames):
+            return part.repeated[0]
+        if isinstance(part, dict | list) and id(part) not in seen:
+            seen.add(id(part))
+            parts += part.values() if isinstance(part, dict) else part
+    return None
+
+
+def _name_mapping(place: Place) -> str:
+    """Name a mapping among those that read one message."""
+    return f"{place.entity}[{place.index}]"
+
+
+def counts_inside(work: ReaderSettings, message: Message, paths: Collection[str]) -> dict[str, Inside]:
+    """
+    Count what is inside the records at some *paths* of a message, as its mappings count.
+
+    Raises:
+        UnreadableData: It is not said of each where it stands in the data: by a reader that is not
+            `read_json`, or below a filter, which may drop or sort the records inside the one that it returns.
+    """
+    mappings = work.schema.systems[message.system].mappings[message.entity]
+    if any(work.readers[mapping.reader] is not read_json for mapping in mappings):
+        raise UnreadableData("a reader says which records there are, and not where they stand")
+    counts: dict[str, dict[str, int]] = {path: {} for path in paths}
+
+    def count(nodes: Nodes, *, is_filtered: bool) -> None:
+        for at, path in enumerate(nodes.path):
+            if path in counts:
+                if is_filtered:
+                    raise UnreadableData(f"a filter says what stands at {path}")
+                counts[path][_name_mapping(nodes.place)] = nodes.inside.get(at, 0)
+        has_filter = is_filtered or bool(work.schema.mapping(nodes.place).filters)
+        for below in nodes.below.values():
+            count(below, is_filtered=has_filter)
+
+    for index, _ in enumerate(mappings):
+        walk = RecordWalk(work, Place(message.system, message.entity, index))
+        walk.read(message)
+        count(walk.nodes, is_filtered=False)
+    if missing := [path for path, by_mapping in counts.items() if not by_mapping]:
+        raise UnreadableData(f"there is no record at {missing[0]}")
+    return {path: _alike(by_mapping) for path, by_mapping in counts.items()}
+
+
+def _alike(counts: dict[str, int]) -> Inside:
+    """One number for all, where they do not differ."""
+    return counts if len(set(counts.values())) > 1 else max(counts.values())
 
 
 def _json_kind(value: Any) -> str:

@@ -85,7 +85,7 @@ class Run(State):
 
     def __init__(self, work: ReaderSettings, tables: Transaction, retry: Backoff, now: int) -> None:
         super().__init__(work.schema, tables)
-        self._work, self._writes, self._retry, self._now = work, tables, retry, now
+        self.work, self._writes, self._retry, self._now = work, tables, retry, now
         self._fresh: DataFrame | None = None
         self._taken = ReadReport(0, {}, set())
         self._attempt, self._has_forgotten = True, False
@@ -113,7 +113,7 @@ class Run(State):
             entity: self._writes.target(table_name(STATEMENTS, entity), statement_schema(target))
             for entity, target in self.schema.targets.items()
         }
-        self._taken = read_messages(self._fresh, self._work, targets)
+        self._taken = read_messages(self._fresh, self.work, targets)
         for entity, files in self._taken.files.items():
             name = table_name(STATEMENTS, entity)
             self._writes.adopt(name, files)

@@ -25,6 +25,7 @@ from cdckit.datahub.mappings import (
     source_system,
 )
 from cdckit.errors import InvalidArgument
+from cdckit.parts.json_text import RepeatedName, each_name_once
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ def with_inner(plans: Iterable[KeyPlan]) -> Iterator[KeyPlan]:
         yield from with_inner(part.inner for part in plan.parts if part.inner)
 
 
-_RULES = 4
+_RULES = 5
 """The number of the rules by which a hub reads records: with another one, what it made is made anew."""
 
 
@@ -475,7 +476,7 @@ def read_schema(folder: str | Path) -> Schema:
     The schema in a folder: every file `*.json` in it is the document of one source system.
 
     Raises:
-        InvalidSchema: A document cannot be followed, or is no JSON.
+        InvalidSchema: A document cannot be followed, or is no JSON, or an object in it has a name twice.
         InvalidArgument: The folder holds none.
 
     >>> from tempfile import TemporaryDirectory
@@ -494,8 +495,11 @@ def read_schema(folder: str | Path) -> Schema:
 
 def _source_system_in(file: Path) -> SourceSystem:
     try:
-        return source_system(json.loads(file.read_text(encoding="utf-8")))
+        document = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=each_name_once)
+        return source_system(document)
     except InvalidSchema as error:
         raise InvalidSchema(f"{file.name}: {error.path}", error.needed, error.found) from None
     except (ValueError, RecursionError) as error:
-        raise InvalidSchema(file.name, "JSON text in UTF-8", str(error)) from None
+        is_repeated = isinstance(error, RepeatedName)
+        needed = "JSON that has each name of an object once" if is_repeated else "JSON text in UTF-8"
+        raise InvalidSchema(file.name, needed, str(error)) from None

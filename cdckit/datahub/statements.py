@@ -16,7 +16,8 @@ from pyspark.sql import types as T
 
 from cdckit.datahub.columns import Columns
 from cdckit.datahub.conversions import NATURAL, ConvertedColumn, convert_natural
-from cdckit.datahub.mappings import LINK, FieldType, Place, Target
+from cdckit.datahub.erased_records import are_masked
+from cdckit.datahub.mappings import FieldType, Place, Target
 from cdckit.datahub.readers import (
     Listing,
     Message,
@@ -26,6 +27,7 @@ from cdckit.datahub.readers import (
     ReadFault,
     RecordWalk,
     read_json,
+    read_properties,
 )
 from cdckit.datahub.source_systems import Schema
 from cdckit.model.changes import ARRIVAL_TYPE
@@ -225,7 +227,8 @@ class MappingReader:
 
     def _read_plain(self, batch: pa.RecordBatch) -> FoundRecords | None:
         """None if anything is unusual, an error in a record included."""
-        if self._form is None:
+        # Nothing to Arrow, what is left of a record that was erased would be one without values.
+        if self._form is None or are_masked(batch.column("data")):
             return None
         walk = RecordWalk(self._work, self._place)
         try:
@@ -308,21 +311,11 @@ def plain_form(schema: Schema, place: Place, readers: Mapping[str, Reader]) -> d
     if any(readers[mapping.reader] is not read_json or mapping.time_source for mapping in beside):
         return None
     form: dict[str, pa.DataType] = {}
-    for source, kind in _properties(schema, place):
+    for source, kind in read_properties(schema, place):
         natural = NATURAL.get(kind.name)
         if natural is None or form.setdefault(source, natural) != natural:
             return None
     return form
-
-
-def _properties(schema: Schema, place: Place) -> Iterator[tuple[str, FieldType]]:
-    mapping = schema.mapping(place)
-    yield mapping.deleted_source, FieldType("boolean")
-    for column in mapping.columns:
-        if column.type.name == LINK:
-            yield from schema.key_plan(place, column).sources
-        else:
-            yield column.source, column.type
 
 
 def make_statements(

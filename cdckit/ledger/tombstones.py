@@ -44,7 +44,7 @@ values, not even its message's name, in which the key may be."""
 DESCRIPTIONS = {
     ENTITY_ERASED: "The change speaks of an entity that was erased.",
     FIELD_ERASED: "The change carries a field that was erased of its entity.",
-    ENTITY_KEPT: "The change speaks of an entity that was erased; its message, which is no JSON, keeps it.",
+    ENTITY_KEPT: "The change speaks of an entity that was erased; it cannot be cut out of its message.",
 }
 
 VERDICT = "ledger_verdict"
@@ -166,7 +166,8 @@ def note_refused(tables: Transaction, kind: Kind, changes: DataFrame, kept: Colu
     """
     Note which of the changes that `erased_changes` found are refused, where no ledger is given them.
 
-    Those that are *kept* all the same, where they came, are noted whatever was asked for.
+    Those that are *kept* all the same, where they came, are noted whatever was asked for; then rows that are
+    noted already are not noted again, since what is kept is read again.
     """
     strict = tables.read(kind.erased).where((F.col("later") == REFUSE) & F.col("field").isNull())
     refused = changes.join(strict.select(HASH).distinct(), HASH, "left_semi")
@@ -174,8 +175,11 @@ def note_refused(tables: Transaction, kind: Kind, changes: DataFrame, kept: Colu
     if kept is not None:
         entity_kept = changes.where(kept).withColumns(error_columns(ENTITY_KEPT))
         entity_erased = entity_erased.where(~kept).unionByName(entity_kept)
-    places = (F.col(f"arrival.{name}").alias(name) for name in REFUSED_SCHEMA.fieldNames()[:5])
-    tables.append(kind.refused, entity_erased.select(*places, *REFUSED_SCHEMA.fieldNames()[5:]))
+    place, more = REFUSED_SCHEMA.fieldNames()[:5], REFUSED_SCHEMA.fieldNames()[5:]
+    rows = entity_erased.select(*(F.col(f"arrival.{name}").alias(name) for name in place), *more)
+    if kept is not None and tables.has(kind.refused):
+        rows = rows.join(tables.read(kind.refused), [*place, "error_code"], "left_anti")
+    tables.append(kind.refused, rows)
 
 
 def error_columns(code: str) -> dict[str, Column]:

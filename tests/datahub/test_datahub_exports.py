@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit.datahub import Hub, bulk_lines, records, schema
+from cdckit.datahub.outcomes import EXPORTED_COLUMNS, export_rows, new_exports
 from cdckit.errors import InvalidArgument, MissingColumns
 from support.hub_exports import AT, NUMBER, Row, row
 from support.hub_programs import rows_of
@@ -69,6 +70,51 @@ def names(documents: dict[str, Row]) -> dict[str, Any]:
 
 def lines_of(frame: DataFrame, index: str = "things") -> list[str]:
     return [each["value"] for each in bulk_lines(frame, index).collect()]
+
+
+# What is handed on once ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        # A field has another name, a value stands in another field, and what was null is a text.
+        ("'1' AS id, named_struct('a', 1) AS document", "'1' AS id, named_struct('b', 1) AS document"),
+        (
+            "'1' AS id, named_struct('a', 1, 'b', CAST(NULL AS int)) AS document",
+            "'1' AS id, named_struct('a', CAST(NULL AS int), 'b', 1) AS document",
+        ),
+        (
+            "CAST(NULL AS string) AS id, struct('x' AS a) AS document",
+            "'' AS id, struct('x' AS a) AS document",
+        ),
+    ],
+)
+def test_a_record_is_handed_on_again_where_its_document_is_another(
+    spark: SparkSession, before: str, now: str
+) -> None:
+    more = "'insert' AS operation, 'm1' AS message_id, struct(1 AS record_number) AS arrival"
+    first, later = (spark.sql(f"SELECT {more}, {columns}") for columns in (before, now))
+    nothing = spark.createDataFrame([], EXPORTED_COLUMNS)
+    exported = new_exports(first, nothing, 1)
+    assert new_exports(first, exported, 2).count() == 0
+    assert new_exports(later, exported, 2).count() == 1
+
+
+def test_an_instant_has_one_id_whatever_the_zone(spark: SparkSession) -> None:
+    at = {"reference": "at", "type": "timestamp"}
+    mapping = {"reference": "e", "export": True, "exportIdentifier": "at", "fields": [at]}
+    rows = "'upsert' AS operation, struct(TIMESTAMP '2024-01-01T09:00:00Z' AS at) AS data, 0 AS place"
+    more = "current_timestamp() AS effective_timestamp, 'm1' AS message_id, 1 AS arrival"
+    exported = export_rows(
+        schema({"reference": "*", "mappings": {"e": [mapping]}}), "e", spark.sql(f"SELECT {rows}, {more}")
+    )
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        assert [row["id"] for row in rows_of(exported.select("id"))] == ["2024-01-01 09:00:00"]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
 
 
 # Lines ---------------------------------------------------------------------------------------------------

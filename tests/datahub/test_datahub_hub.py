@@ -35,6 +35,7 @@ RETRY = Backoff(first=timedelta(seconds=60), factor=3, give_up_after=timedelta(d
         {"first": timedelta(seconds=-1)},
         {"factor": 0.99},
         {"factor": float("nan")},
+        {"factor": float("inf")},
         {"give_up_after": timedelta(0)},
     ],
 )

@@ -7,6 +7,7 @@ import os
 import uuid
 import zlib
 from datetime import UTC, datetime, timedelta, timezone
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +232,10 @@ INVALID: dict[str, tuple[bytes | None, str]] = {
     "refresh that is a text": (b'{"entity": "e", "refresh": "true"}', "refresh must be true or false"),
     "refresh that is a number": (b'{"entity": "e", "refresh": 1}', "refresh must be true or false"),
     "process that is a number": (b'{"entity": "e", "process": 0}', "process must be true or false"),
+    "options that have a name twice": (
+        b'{"entity": "e", "options": {"a": {"b": 1, "b": 2}}}',
+        "the name 'b' comes twice",
+    ),
     "options that are a list": (b'{"entity": "e", "options": []}', "options must be an object"),
     "a timestamp that is no text": (
         b'{"entity": "e", "timestamp": 1704067200}',
@@ -282,8 +287,12 @@ def test_without_a_timestamp_a_message_takes_effect_when_it_was_stored(decoded: 
         assert decoded[name]["effective_timestamp"] == decoded[name]["message_timestamp"]
 
 
-def test_without_a_guid_a_message_is_named_by_its_place(decoded: dict[str, Row]) -> None:
-    name = '{"entity":"message","key":{"topic":"t","partition":3,"offset":0}}'
+def test_without_a_guid_a_message_is_named_by_its_place_time_and_bytes(decoded: dict[str, Row]) -> None:
+    digest = sha256(SOUND["an entity alone"][0].encode()).hexdigest()
+    name = (
+        '{"entity":"message","key":{"topic":"t","partition":3,"offset":0,'
+        f'"timestamp":"2024-01-01T09:30:15.123456Z","sha256":"{digest}"}}}}'
+    )
     assert decoded["an entity alone"]["message_identifier"] == str(uuid.uuid5(NAMESPACE, name))
     assert decoded["a zone"]["message_identifier"] != decoded["no zone"]["message_identifier"]
 
@@ -454,6 +463,14 @@ def test_files_of_one_name_and_time_in_two_folders_are_two_messages(
         os.utime(tmp_path / name / "of.json", (1_700_000_000, 1_700_000_000))
     a, b, archive = (decode(files(spark, tmp_path / name)).first() for name in ("a", "b", "archive"))
     assert a.message_identifier == archive.message_identifier != b.message_identifier
+
+
+def test_messages_of_a_topic_that_was_made_anew_are_others(spark: SparkSession) -> None:
+    """It counts its offsets from 0 again; the same record read again is the same message."""
+    first = (None, b'{"entity": "e", "data": []}', "t", 0, 0, AT, 0, None)
+    later = [(*first[:1], b'{"entity": "e"}', *first[2:]), (*first[:5], AT + timedelta(seconds=1), 0, None)]
+    came = decode(spark.createDataFrame([first, first, *later], RECORD_SCHEMA))
+    assert sorted(row["status"] for row in rows_of(with_statuses(came))) == [0, 0, 0, 5]
 
 
 def test_the_names_of_files_are_chosen_by_a_pattern(

@@ -310,3 +310,29 @@ def test_random_messages_say_the_same(seed: int, monkeypatch: pytest.MonkeyPatch
     batch = messages(*texts)
     for entity in ("thing", "spare"):
         both(batch, monkeypatch, entity)
+
+
+def test_a_name_that_comes_twice_is_an_error_where_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a record says the same whether Arrow reads its message or not: `spare` reads other names."""
+    batch = messages('[{"no": 1, "no": 2, "name": "a"}, {"no": 3, "x": 1, "x": 2, "name": "b"}]')
+    rows = [row for row in map(json.loads, both(batch, monkeypatch)) if row["record"]]
+    assert {row["record"]: (row["data"]["number"], row["error_code"], row["raw"]) for row in rows} == {
+        "1": (None, "RECORD_INVALID", '{"no": 1, "no": 2, "name": "a"}'),
+        "2": (3, None, None),
+    }
+    assert "A record must be an object that has each name once: the name 'no' comes twice" in str(rows)
+    spare = map(json.loads, both(batch, monkeypatch, "spare"))
+    assert sorted((row["data"]["id"], row["error_code"]) for row in spare if row["record"]) == [
+        ("a", None),
+        ("b", None),
+    ]
+
+
+def test_what_was_erased_is_no_record_without_values(given: list[str]) -> None:
+    """An export needs no key, by whose lack one would be found."""
+    copy = {"reference": "copy", "export": True, "fields": [{"reference": "no"}]}
+    work = ReaderSettings(schema({"reference": "*", "mappings": {"thing": [copy]}}), READERS, {}, None)
+    rows = [json.loads(row) for row in stated(messages('[{"cdckit.erased": 0}, {"no": "1"}]'), work)]
+    assert [(row["record"], row["data"]) for row in rows if row["operation"] == "upsert"] == [
+        ("2", {"no": "1"})
+    ]

@@ -524,7 +524,8 @@ def stated(data: Any, *, reader: Reader | None = None, change: Filter | None = N
     filters = {"strange": change or strange, "in_place": in_place}
     found = schema(DOCUMENT)
     work = ReaderSettings(found, readers, filters, None, frozenset(["thing"]))
-    values = ["m1", "*", "json", AT, False, None, json.dumps(data), AT, "t", 0, 0]
+    text = data if isinstance(data, str) else json.dumps(data)
+    values = ["m1", "*", "json", AT, False, None, text, AT, "t", 0, 0]
     kinds = {each.name: each.type for each in arrow_schema(MESSAGE_SCHEMA)}
     batch = pa.RecordBatch.from_arrays(
         [pa.array([value], kinds[name]) for name, value in zip(MESSAGE_COLUMNS, values, strict=True)],
@@ -543,6 +544,38 @@ def test_a_record_in_error_may_hold_half_a_character() -> None:
     rows = stated([{"id": "j1", "size": "x", "name": "\ud800"}, {"id": "j2"}, "\udfff"])
     assert errors(rows) == ["VALUE_INVALID", None, "RECORD_INVALID"]
     assert json.loads(rows[0]["raw"]) == {"id": "j1", "size": "x", "name": "\ud800"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # A filter may read what no field does, at any depth.
+        ('[{"id": "j1", "x": 1, "x": 2}, {"id": "j2"}]', ["RECORD_INVALID", None]),
+        ('[{"id": "j1", "x": [{"y": 1, "y": 2}]}, {"id": "j2"}]', ["RECORD_INVALID", None]),
+    ],
+)
+def test_a_filter_is_given_no_record_that_has_a_name_twice(text: str, expected: list[str | None]) -> None:
+    assert errors(stated(text)) == expected
+
+
+def test_children_that_have_a_name_twice_are_in_error_alone() -> None:
+    link = {"reference": "of", "type": "link", "linkEntity": "order", "linkKey": "n", "key": True}
+    number = {"reference": "n", "type": "integer", "key": True}
+    children = {"type": "children", "childEntity": "line", "parentIdentifier": "of"}
+    order = {"reference": "order", "fields": [number, {"reference": "lines", **children}]}
+    line = {"reference": "line", "fields": [link, number]}
+    shop = schema({"reference": "*", "mappings": {"order": [order], "line": [line]}})
+    walk = RecordWalk(ReaderSettings(shop, READERS, {}, None), Place("*", "order", 0))
+    lists = '"lines": [{"n": 1, "n": 2}, {"n": 3}]'
+    walk.read(
+        Message(0, "m1", "*", "order", None, f'[{{"n": 1, {lists}}}, {{"n": 2, {lists}, "lines": []}}]')
+    )
+    [lines] = walk.nodes.below.values()
+    assert {lines.path[at]: fault.text for at, fault in lines.faults.items()} == {
+        "1/lines/1": "the name 'n' comes twice"
+    }
+    assert lines.records == [{}, {"n": 3}]
+    assert {at: fault.text for at, fault in walk.nodes.faults.items()} == {1: "the name 'lines' comes twice"}
 
 
 def test_a_key_or_a_name_may_hold_half_a_character() -> None:

@@ -240,6 +240,10 @@ FIELDS: dict[str, tuple[Document, str]] = {
     "a length that is a text": ({"reference": "name", "length": "5"}, ".length"),
     "a length that is a boolean": ({"reference": "name", "length": True}, ".length"),
     "a decimal without measures": (DECIMAL, ".scale"),
+    "a length of a number": ({"reference": "size", "type": "integer", "length": 5}, ".length"),
+    "a scale of a double": ({"reference": "size", "type": "double", "scale": 5}, ".scale"),
+    "decimals of a text": ({"reference": "size", "precision": 5}, ".precision"),
+    "a decimal with a length": (DECIMAL | {"scale": 4, "precision": 2, "length": 4}, ".length"),
     "a decimal without scale": (DECIMAL | {"precision": 2}, ".scale"),
     "a decimal without precision": (DECIMAL | {"scale": 4}, ".precision"),
     "a decimal with more decimals than digits": (DECIMAL | {"scale": 2, "precision": 4}, ".precision"),
@@ -654,6 +658,15 @@ def test_a_file_that_is_no_json_is_named(tmp_path: Path, content: bytes) -> None
     with pytest.raises(InvalidSchema, match=r"^erp\.json must be JSON text in UTF-8; it is ['\"]") as caught:
         read_schema(tmp_path)
     assert caught.value.path == "erp.json"
+
+
+def test_a_file_that_has_a_name_twice_is_named(tmp_path: Path) -> None:
+    """Of a source entity that is written twice, the first mappings would not hold."""
+    product = json.dumps([target("product", KEY)])
+    text = f'{{"reference": "erp", "mappings": {{"goods": {product}, "goods": {product}}}}}'
+    (tmp_path / "erp.json").write_text(text)
+    with pytest.raises(InvalidSchema, match=r"^erp\.json must be JSON that .*the name 'goods' comes twice"):
+        read_schema(tmp_path)
 
 
 def test_a_file_that_is_nested_without_end_is_named(tmp_path: Path) -> None:
