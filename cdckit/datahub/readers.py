@@ -414,8 +414,8 @@ class RecordWalk:
             return _find_repeated_name(record)
         if not isinstance(record, RepeatedNames):
             return None
-        names = {name for name, _ in read_properties(self.schema, place)}
-        names |= {mapping.time_source, *(list_field.source for list_field in mapping.children)}
+        names = {mapping.time_source, *(list_field.source for list_field in mapping.children)}
+        names |= {name for name, _ in read_properties(self.schema, place)}
         return next((name for name in record.repeated if name in names), None)
 
     def _add_inner(

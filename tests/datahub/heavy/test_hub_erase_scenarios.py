@@ -7,6 +7,8 @@ tests/datahub/test_hub_erase.py::test_who_was_erased_is_refused_when_it_comes_ag
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +16,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -202,6 +205,50 @@ def test_what_cannot_be_taken_apart_is_refused(spark: SparkSession, tmp_path: Pa
     assert {row["c"] for row in rows_of(hub.history("customer"))} == {ADA, 5, 77, 9}
     refused = hub.ledgers()["customer"].refused().collect()
     assert [(row["record_number"], row["error_code"]) for row in refused] == [(1, "ENTITY_KEPT")]
+
+
+def rows_in(data: str | None, context: Any) -> Any:
+    return json.loads(data or "")["rows"]
+
+
+# Spark's workers cannot import a module of the tests: what they are to run travels by value.
+register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+
+
+def test_what_a_reader_of_ones_own_reads_is_kept_whole(spark: SparkSession, tmp_path: Path) -> None:
+    """Where its records stand, the text does not say.  It is told of once, however often it is read."""
+    own = {"reference": "own", "mappings": {"customer": [{**CUSTOMER, "messageReader": "rows"}]}}
+    hub = Hub(spark, schema(SHOP, own), tmp_path, readers={"rows": rows_in})
+    hub.receive([message("m1", "customer", {"c": ADA, "name": "ada lovelace"})], received_at=AT)
+    hub.run(now=AT)
+    hub.erase("customer", keys=[{"c": ADA}], **WHO)
+    sent = {"rows": [{"c": ADA, "name": "ada"}, {"c": 2, "name": "dot"}]}
+    hub.receive([{"guid": "m2", "system": "own", "entity": "customer", "data": sent}], received_at=AT)
+    hub.run(now=AT)
+    hub.rebuild(now=AT)
+    hub.reprocess("m2", now=AT)
+    assert [row["c"] for row in rows_of(hub.history("customer"))] == [2]
+    assert [row["data"] for row in rows_of(hub.messages().where("source_system = 'own'"))] == [
+        json.dumps(sent)
+    ]
+    refused = hub.ledgers()["customer"].refused().collect()
+    assert [(row["record_number"], row["error_code"]) for row in refused] == [(1, "ENTITY_KEPT")]
+
+
+def test_a_link_does_not_make_anew_who_was_erased(spark: SparkSession, tmp_path: Path) -> None:
+    """Nor when its message is read again, since another record of it is erased."""
+    makes = {**ORDER["fields"][1], "autocreate": True}
+    order = {"reference": "order", "fields": [ORDER["fields"][0], makes]}
+    shop = {"reference": "*", "mappings": {"customer": [CUSTOMER], "order": [order]}}
+    hub = Hub(spark, schema(shop), tmp_path)
+    hub.receive([message("m1", "customer", {"c": ADA}, {"c": 2})], received_at=AT)
+    hub.run(now=AT)
+    hub.erase("customer", keys=[{"c": ADA}], **WHO)
+    hub.receive([message("m2", "order", {"o": 1, "c": ADA}, {"o": 2})], received_at=AT)
+    hub.run(now=AT)
+    assert hub.erase("order", keys=[{"o": 2}], **WHO).is_proven
+    assert [row["c"] for row in rows_of(hub.history("customer"))] == [2]
+    assert [row["o"] for row in rows_of(hub.history("order"))] == [1]
 
 
 @pytest.fixture
