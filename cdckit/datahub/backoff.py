@@ -17,7 +17,7 @@ class Backoff:
     Args:
         first: How long after the first attempt.
         factor: By what each further delay is longer than the one before.
-        give_up_after: The age, since it was stored, at which it is given up.
+        give_up_after: When it is given up, from the first attempt on.
 
     Source:
         Data hub: "automatically resubmitted periodically, up to a maximum delay".  The figures are the
@@ -47,9 +47,9 @@ class Backoff:
         delay = f"{self.first.total_seconds()}D * pow({self.factor}D, {attempts} - 1)"
         return _seconds_later(now, f"least({delay}, {self.give_up_after.total_seconds()}D)")
 
-    def give_up_time(self, stored: str) -> str:
-        """Tell when something is given up that was *stored* then, in SQL."""
-        return _seconds_later(stored, f"{self.give_up_after.total_seconds()}D")
+    def give_up_time(self, since: str) -> str:
+        """Tell when something is given up that waits *since* then, in SQL."""
+        return _seconds_later(since, f"{self.give_up_after.total_seconds()}D")
 
 
 def _seconds_later(at: str, seconds: str) -> str:

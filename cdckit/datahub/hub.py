@@ -106,7 +106,8 @@ class Hub(Shell):
         filters: Filters of your own, likewise.
         files: The folder to which readers of files are confined.  A message holds only the name of such a
             file, and `rebuild`, `reprocess` and another schema read the file again: do not change it.
-        backoff: When messages that wait are tried again, and when they are given up.
+        backoff: When messages that wait are tried again, and how long after the first attempt they are given
+            up, however old they are: a topic may be read from its beginning.
 
     Raises:
         InvalidArgument: A mapping names a reader or a filter that is not given; or *schema* is none, or

@@ -76,10 +76,11 @@ class HubFault(Fault):
 
 
 STATUS_SCHEMA = flat_columns(
-    """message_identifier string, message_timestamp timestamp, status integer, error_message string,
+    """message_identifier string, waiting_since timestamp, status integer, error_message string,
     attempts integer, next_attempt_timestamp timestamp"""
 )
-"""One row is one message that a run has processed, and where it stands."""
+"""One row is one message that a run has processed, and where it stands.  `waiting_since` is the time of the
+run which found that it waits: by when it was stored, all that waits of an old topic would be given up."""
 
 DUE, EVERYTHING = "due", "everything"
 """What a run may choose instead of listed messages: the new ones and those that are due, or all."""
@@ -168,9 +169,9 @@ def statuses(
     """
     The statuses (`STATUS_SCHEMA`) of the messages that a run at the time *now*, in microseconds, processed.
 
-    One row of *processed* is one of these messages (`message_identifier`, `message_timestamp`, `refused`,
-    `refusal`), of *problems* what `cdckit.datahub.outcomes.problems` gives, of *before* a status until now;
-    None where none had one.  Unless it *is_attempt*, attempts, and when the next one is due, stay what they
+    One row of *processed* is one of these messages (`message_identifier`, `refused`, `refusal`), of
+    *problems* what `cdckit.datahub.outcomes.problems` gives, of *before* a status until now; None where
+    none had one.  Unless it *is_attempt*, attempts, and when the next one is due, stay what they
     were, and what was given up is not tried.
     """
     at = f"timestamp_micros({now}L)"
@@ -180,21 +181,23 @@ def statuses(
         named = problems.withColumnRenamed("message_id", "message_identifier")
         joined = processed.join(named, "message_identifier", "left")
     if before is None:
-        attempted = joined.selectExpr("*", "0 AS earlier", "NULL AS stood", "NULL AS due_before")
+        nothing = ("NULL AS stood", "NULL AS due_before", "CAST(NULL AS timestamp) AS waited_since")
+        attempted = joined.selectExpr("*", "0 AS earlier", *nothing)
     else:
         earlier = before.selectExpr(
             "message_identifier",
             "attempts AS earlier",
             "status AS stood",
             "next_attempt_timestamp AS due_before",
+            "waiting_since AS waited_since",
         )
         attempted = joined.join(earlier, "message_identifier", "left")
-    given_up = retry.give_up_time("message_timestamp")
+    since, given_up = f"coalesce(waited_since, {at})", retry.give_up_time("waiting_since")
     requires, timeout = int(Status.REQUIRES_REPROCESSING), int(Status.REPROCESS_TIMEOUT)
     is_late = f"{at} >= {given_up}" if is_attempt else f"stood = {timeout}"
-    statuses_now = attempted.selectExpr(
+    statuses_now = attempted.selectExpr("*", f"{since} AS waiting_since").selectExpr(
         "message_identifier",
-        "message_timestamp",
+        "waiting_since",
         f"""CAST(CASE
             WHEN refused IS NOT NULL THEN refused
             WHEN status = {requires} AND {is_late} THEN {timeout}
@@ -203,23 +206,24 @@ def statuses(
         f"CAST(coalesce(earlier, 0) + {int(is_attempt)} AS int) AS attempts",
         "due_before",
     )
-    # The last attempt is at the maximum age, and no later.
+    # The last attempt is when it has waited for the longest time, and no later.
     due = f"least({retry.next_attempt(at, 'attempts')}, {given_up})" if is_attempt else "due_before"
     return statuses_now.selectExpr(
-        *STATUS_SCHEMA.names[:-1], f"if(status = {requires}, {due}, NULL) AS next_attempt_timestamp"
+        "message_identifier",
+        f"if(status IN ({requires}, {timeout}), waiting_since, NULL) AS waiting_since",
+        *STATUS_SCHEMA.names[2:-1],
+        f"if(status = {requires}, {due}, NULL) AS next_attempt_timestamp",
     )
 
 
 def given_up(status_rows: DataFrame, now: datetime, wait: timedelta) -> tuple[DataFrame, int]:
     """
     Statuses, those of messages that wait for longer than *wait* given up; and how many those are.
-
-    A message waits since it was stored.
     """
     at = require_instant(now, "now")
     waits = F.col("status") == int(Status.REQUIRES_REPROCESSING)
     # At *wait* itself nothing is given up, as in every door: a run would try once more then.
-    is_late = waits & (time_between(F.col("message_timestamp"), at) > F.lit(wait))
+    is_late = waits & (time_between(F.col("waiting_since"), at) > F.lit(wait))
     rows = status_rows.withColumns(
         {
             "status": F.when(is_late, int(Status.REPROCESS_TIMEOUT)).otherwise(F.col("status")),
@@ -231,7 +235,7 @@ def given_up(status_rows: DataFrame, now: datetime, wait: timedelta) -> tuple[Da
 
 def with_status(messages: DataFrame, status_rows: DataFrame) -> DataFrame:
     """Messages with what the statuses say of them; those of which they say nothing were not processed."""
-    joined = messages.join(status_rows.drop("message_timestamp"), "message_identifier", "left")
+    joined = messages.join(status_rows.drop("waiting_since"), "message_identifier", "left")
     return joined.fillna({"status": int(Status.NOT_PROCESSED), "attempts": 0})
 
 

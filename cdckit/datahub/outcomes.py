@@ -62,8 +62,8 @@ def waiting_records(
         "entity",
         "attempts",
         "next_attempt_timestamp",
-        f"{retry.give_up_time('message_timestamp')} AS given_up_timestamp",
-        "message_timestamp AS waiting_since",
+        f"{retry.give_up_time('waiting_since')} AS given_up_timestamp",
+        "waiting_since",
         "missing AS waiting_for",
     ).join(stored.select(*RECORD_COLUMNS, "message_identifier"), "message_identifier")
 

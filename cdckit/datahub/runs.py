@@ -422,13 +422,12 @@ class Run(State):
     def _set_statuses(self, again: DataFrame | None, problem_rows: DataFrame | None) -> None:
         """Set the statuses of what the run read, and of messages that have one already, *again*."""
         assert self._fresh is not None
-        fresh = self._fresh.select("message_identifier", "message_timestamp", "refused", "refusal")
+        fresh = self._fresh.select("message_identifier", "refused", "refusal")
         before, processed = None, fresh
         if again is not None and self._writes.has(STATUSES):
             before = compute_once(self.statuses().join(again, "message_identifier", "left_semi"))
         if before is not None:
-            stored = before.select("message_identifier", "message_timestamp")
-            others = stored.join(fresh, "message_identifier", "left_anti")
+            others = before.select("message_identifier").join(fresh, "message_identifier", "left_anti")
             processed = fresh.unionByName(others, allowMissingColumns=True)
         now = statuses(
             processed, problem_rows, before, now=self._now, retry=self._retry, is_attempt=self._attempt

@@ -160,8 +160,8 @@ def test_what_waits_says_for_what_by_its_key(played: Played) -> None:
 def test_reprocessing_gives_what_was_given_up_a_new_chance(played: Played) -> None:
     assert state(played, "again", "too late") == (10, 1, None)
     assert played.orders["again"] == [0, 1, 2]
-    # It is as old as before: without its customer it is given up at once.
-    assert state(played, "again", "never") == (26, 1, None)
+    # Without its customer it waits as if it had just come.
+    assert state(played, "again", "never") == (1, 1, timedelta(days=3, seconds=60))
 
 
 def test_only_the_entities_that_are_touched_are_merged_again(played: Played) -> None:

@@ -99,9 +99,11 @@ def test_a_message_without_a_guid_is_named_by_its_place() -> None:
 def test_a_message_is_given_up_when_it_waited_longer_than_the_maximum() -> None:
     world = InterpretedHub(THINGS, maximum=timedelta(days=2))
     world.receive([message(0, {"guid": "m1", "entity": "thing", "data": {"id": "a", "other_id": "b"}})])
-    world.process(NOON + timedelta(days=2))
+    # It waits since the run that found so, however old it is.
+    world.process(NOON + timedelta(days=5))
+    world.process(NOON + timedelta(days=7))
     assert world.statuses == {"m1": 1}
-    world.process(NOON + timedelta(days=2, seconds=1))
+    world.process(NOON + timedelta(days=7, seconds=1))
     assert world.statuses == {"m1": 26}
 
 

@@ -1047,6 +1047,8 @@ class InterpretedHub:
         self.given_up: set[Any] = set()
         self.attempts: Counter[str] = Counter()
         self.due: dict[str, datetime] = {}
+        self.since: dict[str, datetime] = {}
+        """Since when each message waits."""
         self.statuses: dict[str, int] = {}
         self.outcome: Outcome | None = None
 
@@ -1080,8 +1082,9 @@ class InterpretedHub:
         for message in {name[0] for name in self.outcome.waiting} - {name[0] for name in not_due}:
             self.attempts[message] += 1
             self.due[message] = now + self.first_delay * 2 ** (self.attempts[message] - 1)
+        self.since = {name[0]: self.since.get(name[0], now) for name in self.outcome.waiting}
         for name in self.outcome.waiting:
-            if now - self.stored[name[0]].message_timestamp > self.maximum:
+            if now - self.since[name[0]] > self.maximum:
                 self.given_up.add(name)
                 self.statuses[name[0]] = REPROCESS_TIMEOUT
 
@@ -1089,6 +1092,7 @@ class InterpretedHub:
         again = set(identifiers)
         self.given_up = {name for name in self.given_up if name[0] not in again}
         self.due |= dict.fromkeys(again, now)
+        self.since = {message: since for message, since in self.since.items() if message not in again}
         self.process(now)
 
     def history(self, target: str) -> list[Row]:
