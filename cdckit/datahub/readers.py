@@ -57,7 +57,8 @@ class Reader(Protocol):
 
     It is given the message's `data` as JSON text (null if there is none) and returns records, in their
     order: dictionaries of texts, numbers, booleans and nulls (and lists of such for children).  What it
-    raises makes the message an error, and none of its records is applied.  It runs in Spark's workers.
+    raises makes the message an error, and none of its records is applied.  It runs in Spark's workers.  Where
+    its records stand in the data nobody can tell, so `Hub.erase` refuses those whose messages it reads.
 
     >>> import json
     >>> def pairs(data, context):
