@@ -22,16 +22,7 @@ from cdckit.debezium.events import INSTANT
 from cdckit.errors import InvalidArgument
 from cdckit.parts.instants import FIRST_MICROSECOND, LAST_MICROSECOND, microseconds
 from cdckit.parts.json_objects import json_value
-from cdckit.parts.text_values import (
-    EXACT,
-    Read,
-    Unreadable,
-    boolean,
-    exact_decimal,
-    floating,
-    letters,
-    whole,
-)
+from cdckit.parts.text_values import EXACT, Read, Unreadable, boolean, exact_decimal, floating, letters, whole
 
 
 class Encoding(NamedTuple):
@@ -41,6 +32,7 @@ class Encoding(NamedTuple):
     read: Read
 
 
+_TIME, _DATA = "io.debezium.time.", "org.apache.kafka.connect.data."
 UNTYPED = "untyped"
 """The name of no type: of a column whose events do not say how it is written."""
 
@@ -229,99 +221,44 @@ def _day(value: Any) -> int:
     return _local(letters(value).removesuffix("Z")) // _MICROS_OF_DAY
 
 
-_DATE = Encoding(pa.date32(), _count(32, lambda days: days, _DAYS, _MICROS_OF_DAY))
-_OF_MILLIS = Encoding(INSTANT, _count(64, lambda millis: millis * 1000, _MILLIS))
-_OF_MICROS = Encoding(INSTANT, _count(64, lambda micros: micros, _MICROS))
-_OF_NANOS = Encoding(INSTANT, _count(64, lambda nanos: nanos // 1000, _NANOS))
-_INSTANT = Encoding(INSTANT, _instant)
-_LOCAL = Encoding(pa.timestamp("us"), _local)
 _NEVER: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
-_MILLIS_OF_DAY = Encoding(pa.int64(), _count(64, lambda millis: millis * 1000, _NEVER))
 
 # The table ------------------------------------------------------------------------------------------------
 
-AS_SENT = Encoding(pa.string(), letters)
-_BASE64 = Encoding(pa.binary(), _base64)
-_LONG, _INT = Encoding(pa.int64(), _long), Encoding(pa.int32(), _int)
-_SMALL, _BYTE = Encoding(pa.int16(), whole(16)), Encoding(pa.int8(), whole(8))
-_FLOAT_32, _FLOAT_64 = Encoding(pa.float32(), floating), Encoding(pa.float64(), floating)
-_BOOLEAN = Encoding(pa.bool_(), boolean)
+AS_SENT, _BASE64 = Encoding(pa.string(), letters), Encoding(pa.binary(), _base64)
 
-CONNECT: dict[str, Encoding] = {
-    "int8": _BYTE,
-    "int16": _SMALL,
-    "int32": _INT,
-    "int64": _LONG,
-    "float32": _FLOAT_32,
-    "float64": _FLOAT_64,
-    "bytes": _BASE64,
-    "array": AS_SENT,
-    "map": AS_SENT,
-    "struct": AS_SENT,
-    "org.apache.kafka.connect.data.date": _DATE,
-    "org.apache.kafka.connect.data.time": _MILLIS_OF_DAY,
-    "org.apache.kafka.connect.data.timestamp": _OF_MILLIS,
-}
-DEBEZIUM: dict[str, Encoding] = {
-    # Dates are days, times of day become microseconds, as in the Avro of other doors.
-    "io.debezium.time.date": _DATE,
-    "io.debezium.time.timestamp": _OF_MILLIS,
-    "io.debezium.time.microtimestamp": _OF_MICROS,
-    "io.debezium.time.nanotimestamp": _OF_NANOS,
-    "io.debezium.time.zonedtimestamp": _INSTANT,
-    "io.debezium.time.isotimestamp": _INSTANT,
+# Dates are days, times of day become microseconds, as in the Avro of other doors.
+_NAMES: list[tuple[pa.DataType, Read, list[str]]] = [
+    (pa.bool_(), boolean, ["boolean"]),
+    (pa.int8(), whole(8), ["int8", "tinyint", "byte"]),
+    (pa.int16(), whole(16), ["int16", "smallint", "short"]),
+    (pa.int32(), _int, ["int32", "int", "integer", f"{_TIME}year"]),
+    (pa.int64(), _long, ["int64", "bigint", "long"]),
+    (pa.int64(), _long, [f"{_TIME}microtime", f"{_TIME}microduration", f"{_TIME}nanoduration"]),
+    (pa.float32(), floating, ["float32", "float", "real"]),
+    (pa.float64(), floating, ["float64", "double", "double precision"]),
+    (pa.date32(), _count(32, lambda days: days, _DAYS, _MICROS_OF_DAY), [f"{_TIME}date", f"{_DATA}date"]),
     # With an offset behind the day, which is always that of UTC.
-    "io.debezium.time.isodate": Encoding(pa.date32(), _day),
-    "io.debezium.time.time": _MILLIS_OF_DAY,
-    "io.debezium.time.microtime": _LONG,
-    "io.debezium.time.nanotime": Encoding(pa.int64(), _count(64, lambda nanos: nanos // 1000, _NEVER)),
-    "io.debezium.time.microduration": _LONG,
-    "io.debezium.time.nanoduration": _LONG,
-    "io.debezium.time.year": _INT,
-    VARIABLE.lower(): Encoding(pa.string(), _variable),
-}
-POSTGRESQL: dict[str, Encoding] = {
-    "integer": _INT,
-    "real": _FLOAT_32,
-    "double precision": _FLOAT_64,
-    "bytea": Encoding(pa.binary(), _hex),
-    "timestamp without time zone": _INSTANT,
-    "timestamp with time zone": _INSTANT,
-    **dict.fromkeys(
-        ("text", "citext", "character varying", "character", "bpchar", "name", "uuid", "json", "jsonb", "xml",
-         "inet", "interval", "time without time zone", "time with time zone"),
-        AS_SENT,
-    ),
-}  # fmt: skip
-SPARK: dict[str, Encoding] = {
-    "boolean": _BOOLEAN,
-    "tinyint": _BYTE,
-    "byte": _BYTE,
-    "smallint": _SMALL,
-    "short": _SMALL,
-    "int": _INT,
-    "bigint": _LONG,
-    "long": _LONG,
-    "float": _FLOAT_32,
-    "double": _FLOAT_64,
-    "string": AS_SENT,
-    "varchar": AS_SENT,
-    "char": AS_SENT,
-    "binary": _BASE64,
-    "date": Encoding(pa.date32(), _day),
-    "timestamp": _INSTANT,
-    "timestamp_ltz": _INSTANT,
-    "timestamp_ntz": _LOCAL,
-}
-_SIMPLE = {
-    UNTYPED: AS_SENT,
-    **CONNECT,
-    **DEBEZIUM,
-    **POSTGRESQL,
-    **SPARK,
-}
+    (pa.date32(), _day, ["date", f"{_TIME}isodate"]),
+    (INSTANT, _count(64, lambda ms: ms * 1000, _MILLIS), [f"{_TIME}timestamp", f"{_DATA}timestamp"]),
+    (INSTANT, _count(64, lambda micros: micros, _MICROS), [f"{_TIME}microtimestamp"]),
+    (INSTANT, _count(64, lambda nanos: nanos // 1000, _NANOS), [f"{_TIME}nanotimestamp"]),
+    (INSTANT, _instant, ["timestamp", "timestamp_ltz", f"{_TIME}zonedtimestamp", f"{_TIME}isotimestamp"]),
+    (INSTANT, _instant, ["timestamp without time zone", "timestamp with time zone"]),
+    (pa.timestamp("us"), _local, ["timestamp_ntz"]),
+    (pa.int64(), _count(64, lambda ms: ms * 1000, _NEVER), [f"{_TIME}time", f"{_DATA}time"]),
+    (pa.int64(), _count(64, lambda nanos: nanos // 1000, _NEVER), [f"{_TIME}nanotime"]),
+    (pa.binary(), _base64, ["bytes", "binary"]),
+    (pa.binary(), _hex, ["bytea"]),
+    (pa.string(), _variable, [VARIABLE.lower()]),
+    (pa.string(), letters, [UNTYPED, "string", "varchar", "char", "array", "map", "struct"]),
+    (pa.string(), letters, ["text", "citext", "character varying", "character", "bpchar", "name", "uuid"]),
+    (pa.string(), letters, ["json", "jsonb", "xml", "inet", "interval"]),
+    (pa.string(), letters, ["time without time zone", "time with time zone"]),
+]
+_SIMPLE = {name: Encoding(kind, read) for kind, read, names in _NAMES for name in names}
 _WITH_DIGITS: dict[str, Callable[[list[int]], Encoding]] = {
-    "org.apache.kafka.connect.data.decimal": _connect_decimal,
+    f"{_DATA}decimal": _connect_decimal,
     "io.debezium.data.bits": lambda digits: _BASE64,
     "numeric": _numeric,
     "decimal": _decimal,

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import Ledger, as_of, between, changes_from, changes_from_snapshots, merge, rejects
-from cdckit.debezium.encodings import DEBEZIUM, Unreadable
+from cdckit.debezium.encodings import Unreadable, encoding
 from cdckit.errors import InvalidArgument
 from cdckit.outputs import create_view
 from cdckit.parts.instants import INSTANT, parse_instant
@@ -129,7 +129,7 @@ def test_arguments_and_messages_of_another_year_are_refused(history: DataFrame) 
 )
 def test_a_value_of_debezium_of_another_year_cannot_be_read(kind: str, value: Any) -> None:
     with pytest.raises(Unreadable):
-        DEBEZIUM[kind].read(value)
+        encoding(kind).read(value)
 
 
 @pytest.fixture(scope="module")
