@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -311,14 +311,17 @@ class Registry(NamedTuple):
     id_bytes: int
 
 
+Error = tuple[EventFault, str | None]
+"""What is wrong, and what was found."""
+
+
 class Datums(NamedTuple):
     """Datums of one schema, or of none that is known: where they stand, what they are, what is wrong."""
 
     places: list[int]
     schema_id: int | None
     values: pa.Array
-    faults: list[EventFault | None]
-    findings: list[str | None]
+    errors: list[Error | None]
 
 
 def read_datums(datums: Sequence[bytes | None], registry: Registry) -> Iterator[Datums]:
@@ -344,15 +347,14 @@ def read_datums(datums: Sequence[bytes | None], registry: Registry) -> Iterator[
             continue
         bodies, start = pa.array([(datums[place] or b"")[width:] for place in places], pa.binary()), 0
         for part in avro.decode_parts(bodies, schema):
-            findings = part.errors.to_pylist()
-            faults = [None if finding is None else EventFault.DATUM_UNREADABLE for finding in findings]
-            yield Datums(places[start : start + len(faults)], schema_id, part.values, faults, findings)
-            start += len(faults)
+            fault, findings = EventFault.DATUM_UNREADABLE, part.errors.to_pylist()
+            errors = [None if finding is None else (fault, finding) for finding in findings]
+            yield Datums(places[start : start + len(errors)], schema_id, part.values, errors)
+            start += len(errors)
 
 
 def _refuse(places: list[int], fault: EventFault, finding: str | None) -> Datums:
-    count = len(places)
-    return Datums(places, None, pa.nulls(count), [fault] * count, [finding] * count)
+    return Datums(places, None, pa.nulls(len(places)), [(fault, finding)] * len(places))
 
 
 def read_avro(values: pa.Array, records: Sequence[Record], registry: Registry) -> list[Event]:
@@ -365,19 +367,18 @@ def read_avro(values: pa.Array, records: Sequence[Record], registry: Registry) -
     for datums in read_datums([record.value for record in records], registry):
         envelopes = _envelopes(datums.values)
         types = None if datums.schema_id is None else types_in(registry.schemas[datums.schema_id])
-        wrong = zip(datums.places, datums.faults, datums.findings, strict=True)
-        for at, (place, fault, finding) in enumerate(wrong):
+        for at, (place, error) in enumerate(zip(datums.places, datums.errors, strict=True)):
             record, key = records[place], keys[place]
             # What is wrong with the value is said first.
-            if fault is not None or envelopes is None:
-                fault = fault or EventFault.NOT_AN_EVENT
-                events[place] = unread_event(record, key.columns, fault, finding)
+            if error is not None or envelopes is None:
+                error = error or (EventFault.NOT_AN_EVENT, None)
+                events[place] = unread_event(record, key.columns, *error)
                 continue
             envelope, text = envelopes[at], None
             if envelope.op not in OF_ROWS:
                 text = as_json(datums.values[at].as_py(maps_as_pydicts="lossy"))
             event = event_of(envelope, record, key.columns, types, "avro", text)
-            events[place] = event if key.fault is None else event.refuse(key.fault, key.finding)
+            events[place] = event if key.error is None else event.refuse(*key.error)
     return events
 
 
@@ -385,22 +386,18 @@ class _Key(NamedTuple):
     """The columns of a key, or what is wrong with it."""
 
     columns: Image | None = None
-    fault: EventFault | None = None
-    finding: str | None = None
+    error: Error | None = None
 
 
 def _read_keys(keys: Sequence[bytes | None], registry: Registry) -> list[_Key]:
     """Read what the keys say; one that names no schema is JSON, or nothing."""
     read = [_Key()] * len(keys)
     for datums in read_datums(keys, registry):
-        of_datums = zip(datums.places, images(datums.values), datums.faults, datums.findings, strict=True)
-        for place, columns, fault, finding in of_datums:
-            if fault == EventFault.NOT_FRAMED:
+        for place, columns, error in zip(datums.places, images(datums.values), datums.errors, strict=True):
+            if error is not None and error[0] == EventFault.NOT_FRAMED:
                 read[place] = _Key(read_key(keys[place]))
-            elif fault is not None:
-                read[place] = _Key(columns, fault, f"in the key: {finding or ''}")
             else:
-                read[place] = _Key(columns)
+                read[place] = _Key(columns, error and (error[0], f"in the key: {error[1] or ''}"))
     return read
 
 
@@ -489,15 +486,14 @@ def decode_avro(records: DataFrame, schemas: Schemas, *, ids: str = "confluent")
     return decoded_by(records, partial(read_avro, registry=Registry(_texts(schemas), _BY_FORM[ids])))
 
 
+_Texts = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+
+
 def _texts(schemas: Schemas) -> dict[int, str]:
     """Find by id one text that defines all that it names."""
-    if isinstance(schemas, Mapping):
-        given = {id_: [text] if isinstance(text, str) else text for id_, text in schemas.items()}
-        if all(isinstance(id_, int) and _are_texts(text) for id_, text in given.items()):
-            return {id_: whole_schema(text) for id_, text in given.items()}
-    needed = 'the texts of schemas by their ids, such as {7: \'{"type": "record", …}\'}'
-    raise InvalidArgument(None, "schemas", needed, schemas)
-
-
-def _are_texts(schema: object) -> bool:
-    return isinstance(schema, Sequence) and len(schema) > 0 and all(isinstance(text, str) for text in schema)
+    try:
+        given = msgspec.convert(schemas, dict[int, str | _Texts])
+    except msgspec.ValidationError as error:
+        needed = 'the texts of schemas by their ids, such as {7: \'{"type": "record", …}\'}'
+        raise InvalidArgument(None, "schemas", needed, schemas) from error
+    return {id_: whole_schema([text] if isinstance(text, str) else text) for id_, text in given.items()}

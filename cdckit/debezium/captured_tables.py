@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
+
+import msgspec
 
 from cdckit.debezium.encodings import field_names
 
@@ -35,7 +36,8 @@ class Mention(NamedTuple):
     source: str | None = None
 
 
-class Reading(NamedTuple):
+@dataclass(frozen=True)
+class Reading:
     """
     How the events of a table are read.
 
@@ -135,33 +137,17 @@ class CapturedTable:
         )
 
     def text(self) -> str:
-        """Write what a store keeps of it."""
-        made_by = None if self.made_by is None else self.made_by._asdict()
-        return json.dumps(
-            {"keys": self.keys, "types": self.types, "made_by": made_by, "sources": self.sources}
-        )
-
-    @classmethod
-    def of_text(cls, name: str, text: str) -> CapturedTable:
         """
-        A table, of what a store has kept of it.
+        Write what a store keeps of it, and `read_captured_table` reads.
 
         >>> table = CapturedTable("shop.orders", (("id",),), {"id": ("int64",)}, None)
-        >>> CapturedTable.of_text(table.name, table.text()) == table
+        >>> read_captured_table(table.text()) == table
         True
         """
-        kept = json.loads(text)
-        made_by = kept["made_by"]
-        if made_by is not None:
-            made_by = Reading(tuple(made_by["keys"]), _tuples(made_by["columns"]), _tuples(made_by["given"]))
-        keys, sources = tuple(map(tuple, kept["keys"])), tuple(kept["sources"])
-        return cls(name, keys, _tuples(kept["types"]), made_by, sources)
+        return msgspec.json.encode(self).decode()
 
 
-def _tuples(lists: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    return {name: tuple(texts) for name, texts in lists.items()}
-
-
+read_captured_table = msgspec.json.Decoder(CapturedTable).decode
 _Value = TypeVar("_Value")
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Annotated
 
+import msgspec
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -25,14 +27,9 @@ from cdckit.shell.table_feed import OF_TABLE, RECORDS, TableFeed
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import read_rows
 
-TABLES_SCHEMA = T.StructType(
-    [
-        T.StructField("table", T.StringType()),
-        T.StructField("keys", T.ArrayType(T.StringType())),
-        T.StructField("columns", T.ArrayType(T.StringType())),
-        T.StructField("has_ledger", T.BooleanType()),
-    ]
-)
+_NAMES = T.ArrayType(T.StringType())
+TABLES_SCHEMA = T.StructType().add("table", "string").add("keys", _NAMES).add("columns", _NAMES)
+TABLES_SCHEMA.add("has_ledger", "boolean")
 """One row is one table of which events came: its full name, its key columns (none while nobody has said
 them), its columns, and whether there is a ledger of it."""
 
@@ -115,7 +112,7 @@ class Feed(TableFeed):
     508 versions
     """
 
-    kind = "captured database (form 3)"
+    kind = "captured database (form 4)"
     received = RECEIVED_SCHEMA
 
     def __init__(
@@ -219,26 +216,24 @@ def _kept_tables(snapshot: Snapshot) -> list[CapturedTable]:
     return [table for table in captured_tables(snapshot).values() if table.made_by is not None]
 
 
+_Key = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+
+
 def _keys(tables: Mapping[str, Sequence[str]] | None) -> dict[str, tuple[str, ...]]:
-    needed = 'by table its key columns, such as {"orders": ["id"]}'
-    if not isinstance(tables or {}, Mapping):
-        raise InvalidArgument(None, "tables", needed, tables)
-    for name, keys in (tables or {}).items():
-        if isinstance(keys, str) or not keys or not all(isinstance(key, str) for key in keys):
-            raise InvalidArgument(None, "tables", needed, {name: keys})
-    return {name: tuple(keys) for name, keys in (tables or {}).items()}
+    try:
+        return msgspec.convert(tables or {}, dict[str, _Key])
+    except msgspec.ValidationError as error:
+        needed = 'by table its key columns, such as {"orders": ["id"]}'
+        raise InvalidArgument(None, "tables", needed, tables) from error
 
 
 def _columns(columns: Mapping[str, Columns] | None) -> dict[str, dict[str, tuple[str, ...]]]:
-    needed = 'by table the types of its columns, such as {"orders": {"price": "decimal(10,2)"}}'
-    if not isinstance(columns or {}, Mapping):
-        raise InvalidArgument(None, "columns", needed, columns)
-    for name, types in (columns or {}).items():
-        if not isinstance(types, Mapping):
-            raise InvalidArgument(None, "columns", needed, {name: types})
+    try:
+        given = msgspec.convert(columns or {}, dict[str, dict[str, str | tuple[str, ...]]])
+    except msgspec.ValidationError as error:
+        needed = 'by table the types of its columns, such as {"orders": {"price": "decimal(10,2)"}}'
+        raise InvalidArgument(None, "columns", needed, columns) from error
     return {
-        name: {
-            column: (kinds,) if isinstance(kinds, str) else tuple(kinds) for column, kinds in types.items()
-        }
-        for name, types in (columns or {}).items()
+        name: {column: (kinds,) if isinstance(kinds, str) else kinds for column, kinds in types.items()}
+        for name, types in given.items()
     }

@@ -23,6 +23,7 @@ from cdckit.debezium.captured_tables import (
     Types,
     describe_news,
     describe_unused,
+    read_captured_table,
 )
 from cdckit.debezium.decoding import EVENT_SCHEMA
 from cdckit.debezium.encodings import UNTYPED, field_names
@@ -92,8 +93,8 @@ class FeedSettings:
 
     def _arguments(self, table: CapturedTable) -> dict[str, Any]:
         assert table.made_by is not None
-        keys, columns, _ = table.made_by
-        return {"keys": keys, "columns": columns, "placeholder": self.placeholder}
+        reading = {"keys": table.made_by.keys, "columns": table.made_by.columns}
+        return {**reading, "placeholder": self.placeholder}
 
     def kind(self, table: CapturedTable) -> Kind:
         """Describe the ledger of a table."""
@@ -113,8 +114,8 @@ class FeedSettings:
 
 def captured_tables(base: Snapshot) -> dict[str, CapturedTable]:
     """The tables of which events have come, by their full names."""
-    rows = base.arrow(TABLES).to_pylist() if base.has(TABLES) else []
-    return {row["name"]: CapturedTable.of_text(row["name"], row["text"]) for row in rows}
+    texts = base.arrow(TABLES).column("text").to_pylist() if base.has(TABLES) else []
+    return {table.name: table for table in map(read_captured_table, texts)}
 
 
 class Intake(TableIntake):
@@ -233,10 +234,8 @@ class Intake(TableIntake):
 
     def _note_tables(self) -> None:
         if self._tables != self._before:
-            rows = sorted((table.name, table.text()) for table in self._tables.values())
-            columns = {"name": [row[0] for row in rows], "text": [row[1] for row in rows]}
-            schema = pa.schema([("name", pa.string()), ("text", pa.string())])
-            self._transaction.replace(TABLES, pa.table(columns, schema))
+            texts = [self._tables[name].text() for name in sorted(self._tables)]
+            self._transaction.replace(TABLES, pa.table({"text": texts}))
 
     # What waits, and what is refused ---------------------------------------------------------------------
 

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from cdckit.debezium.captured_tables import CapturedTable, Mention, Reading, describe_news
+from cdckit.debezium.captured_tables import (
+    CapturedTable,
+    Mention,
+    Reading,
+    describe_news,
+    read_captured_table,
+)
 
 NAME = "shop.public.orders"
 
@@ -60,7 +66,7 @@ def test_a_key_that_changes_is_for_the_user_to_say(
     """By the first one alone rows of two entities would be one."""
     table = learn(*((column, "int32") for column in columns))
     later = table.learn(Mention(NAME, key, column, "int32") for column in columns)
-    assert CapturedTable.of_text(NAME, later.text()) == later
+    assert read_captured_table(later.text()) == later
     assert read(later).keys == found
     assert later.reading({"orders": ("id",)}, {}, name_types).is_ready
 
@@ -88,7 +94,7 @@ def test_rows_read_the_same_by_what_came(
     """Else the table is made anew from its records."""
     table = learn(("id", "int32"), *before)
     made = CapturedTable(table.name, table.keys, table.types, read(table))
-    assert CapturedTable.of_text(NAME, made.text()) == made
+    assert read_captured_table(made.text()) == made
     after = made.learn(Mention(NAME, ("id",), column, kind) for column, kind in came)
     assert after.continues(made, read(after)) is continues
 
@@ -154,7 +160,7 @@ def test_a_second_source_of_a_table_is_told_once() -> None:
         CapturedTable.new(NAME).learn(Mention(NAME, ("id",), "id", "int32", source) for source in sources)
         for sources in (["shard1"], ["shard1", "shard2", None])
     )
-    assert CapturedTable.of_text(NAME, both.text()) == both
+    assert read_captured_table(both.text()) == both
     [sentence] = describe_news(first, both, read(both), [])
     assert sentence.startswith(f"{NAME} comes from several sources, shard1, shard2: rows of equal keys are")
     assert describe_news(both, both, read(both), []) == []
