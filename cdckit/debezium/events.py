@@ -41,10 +41,7 @@ class EventFault(Fault):
         "Nothing known says which values of a row this event sent: its connector wraps each in a cell, or "
         "writes null for what did not change.",
     )
-    UNWRAPPED = (
-        "UNWRAPPED",
-        "The value is a row that `ExtractNewRecordState` took out of its envelope.",
-    )
+    UNWRAPPED = ("UNWRAPPED", "The value is a row that `ExtractNewRecordState` took out of its envelope.")
     NOT_AN_EVENT = (
         "NOT_AN_EVENT",
         "The value is JSON, but no event of this producer: what says its kind is not there.",

@@ -69,19 +69,15 @@ class _Change(NamedTuple):
     """The place of its record in the batch."""
     row: int | None
     operation: str | None
-    effective: int | None
+    effective_timestamp: int | None
     sequence: str
     message_id: str
     source: str | None
     snapshot: bool
     number: int = 1
-    move: dict[str, Any] | None = None
+    moved: dict[str, Any] | None = None
     faults: list[str] | None = None
     error: tuple[str | None, str | None] | None = None
-
-
-READ_AT = "snapshot_at"
-"""A column of records: from when on a row that a snapshot read is true."""
 
 
 def change_batch(
@@ -99,20 +95,16 @@ def change_batch(
         events: Gives what they say.
         plan: How the rows of the table are read.
         source: Its name; without it, what each event says, or else its topic.
-        read_at: From when on rows that a snapshot read are true, if the records have no column that says it;
-            without both, as the events say.
+        read_at: From when on rows that a snapshot read are true; without it, as the events say.
     """
     event_rows = events(batch)
     rows = read_rows(event_rows, plan, (*OF_ROWS, TRUNCATE))
-    since: Sequence[int | None] = [read_at] * len(event_rows)
-    if READ_AT in batch.schema.names:
-        since = batch.column(READ_AT).cast(pa.int64()).to_pylist()
     at = batch.column("timestamp").cast(pa.int64())
     parts = [at if name == "timestamp" else batch.column(name) for name in RECORD_PLACE]
     places = list(map(RecordPlace, *(part.to_pylist() for part in parts)))
     changes = [
         *_unread_events(event_rows, plan.table, places, source),
-        *_row_changes(rows, plan, places, source, since),
+        *_row_changes(rows, plan, places, source, read_at),
     ]
     fields = zip(*changes, strict=True) if changes else [()] * len(_Change._fields)
     columns: dict[str, Any] = dict(zip(_Change._fields, fields, strict=True))
@@ -120,24 +112,16 @@ def change_batch(
     data, carried = (image.take(of_rows) for image in rows.structs(plan))
     records, numbers = pa.array(columns["record"], pa.int64()), pa.array(columns["number"], pa.int32())
     arrival = [*(batch.column(name).take(records) for name in ARRIVAL), numbers]
-    made = {
-        "operation": columns["operation"],
-        "effective_timestamp": columns["effective"],
-        "sequence": columns["sequence"],
+    columns |= {
         "arrival": pa.StructArray.from_arrays(arrival, fields=list(_ARRIVAL_TYPE)),
-        "message_id": columns["message_id"],
-        "source": columns["source"],
         "priority": [0] * len(changes),
         "data": data,
         "carried": carried,
-        "snapshot": columns["snapshot"],
-        "moved": columns["move"],
-        "faults": columns["faults"],
         "reject": _rejects(columns["record"], columns["error"], batch),
     }
     arrays = [
-        values if isinstance(values, pa.Array) else pa.array(values, types[name])
-        for name, values in made.items()
+        columns[name] if isinstance(columns[name], pa.Array) else pa.array(columns[name], kind)
+        for name, kind in types.items()
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(types.items()))
 
@@ -176,7 +160,7 @@ def _row_changes(
     plan: TablePlan,
     places: Sequence[RecordPlace],
     source: str | None,
-    read_at: Sequence[int | None],
+    read_at: int | None,
 ) -> Iterator[_Change]:
     """The change that each row is; where an update moved it, one more says that the old key is left."""
     for row, (record, event, error) in enumerate(zip(rows.places, rows.events, rows.errors, strict=True)):
@@ -185,12 +169,12 @@ def _row_changes(
             yield _reject(record, event, error, place, source)
             continue
         name, is_read = source_name(event, place.topic, source), event.operation == READ
-        since = read_at[record] if is_read else None
+        at = event.event_timestamp if read_at is None or not is_read else read_at
         change = _Change(
             record,
             row,
             _OPERATIONS.get(event.operation or "", UPSERT),
-            event.event_timestamp if since is None else since,
+            at,
             _sequence(event),
             _message_id(event, name, place),
             name,

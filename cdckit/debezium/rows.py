@@ -256,11 +256,7 @@ def _sent_values(event: Event, plan: TablePlan) -> Image:
 
 
 def _read_old(
-    column: ColumnReader,
-    typed: Sequence[Any],
-    events: Sequence[Event],
-    sent: Sequence[Image],
-    faults: Faults,
+    column: ColumnReader, typed: Sequence[Any], events: Sequence[Event], sent: Sequence[Image], faults: Faults
 ) -> tuple[list[bool], list[Any]]:
     """Tell whether the values of a key column were others before the events, and which they were."""
     before = [_old_value(event, column.sent_as) for event in events]

@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -17,7 +17,7 @@ from cdckit.debezium.decoding import EVENTS, by_batch, read_by
 from cdckit.debezium.encodings import UNTYPED, encoding, field_names, is_schema, known_encoding, type_name
 from cdckit.debezium.event_tables import Events, of_records, read_table, report_types
 from cdckit.debezium.events import EVENT_TYPES, READ_COLUMNS
-from cdckit.debezium.row_changes import READ_AT, change_batch, change_types
+from cdckit.debezium.row_changes import change_batch, change_types
 from cdckit.debezium.rows import TablePlan, row_batch, row_types
 from cdckit.debezium.snapshots import ended_snapshots, find_absences
 from cdckit.debezium.unsent_values import PLACEHOLDER
@@ -25,7 +25,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.model.changes import UNTYPED as UNTYPED_FIELDS
 from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS, RECORD_SCHEMA
 from cdckit.parts.argument_forms import NAME, takes
-from cdckit.parts.arguments import microseconds, require_batch, require_instants, require_keys
+from cdckit.parts.arguments import microseconds, require_batch, require_keys
 from cdckit.parts.arrow_types import arrow_type, spark_columns, spark_type
 from cdckit.parts.widening import common_spark_type, is_number_beside_time
 from cdckit.parts.workers import WorkerPlan, worker_reports
@@ -97,7 +97,7 @@ def changes(
     *,
     keys: Sequence[str] | None = None,
     columns: Columns | None = None,
-    snapshot_at: datetime | Column | None = None,
+    snapshot_at: datetime | None = None,
     source: str | None = None,
     placeholder: str = PLACEHOLDER,
     unreadable: str = "reject",
@@ -143,9 +143,8 @@ def changes(
             the one that it says; one that says none cannot be read.  Of names that differ in case alone,
             which are one to Spark, the later is a field with a number: `Price_2` beside `price`.
         snapshot_at: From when on the rows that a snapshot read are true: an instant from which on the
-            stream has all changes, or at which the snapshot had not begun; or a column of instants over
-            *decoded*'s records, `source` and `snapshot`.  Without it, what their events say: a row of which
-            the stream had said nothing is then not there before it was read.
+            stream has all changes, or at which the snapshot had not begun.  Without it, what their events
+            say: a row of which the stream had said nothing is then not there before it was read.
         source: The name of the source; without it, what the events say.
         placeholder: What the connector writes for a value that is not available, if it was told otherwise.
         unreadable: What a value that its column's type cannot hold, such as 19.999 in a `decimal(10,2)`,
@@ -210,13 +209,8 @@ def changes(
     <BLANKLINE>
     """
     plan = _table_plan(decoded, table, keys, columns, placeholder, unreadable)
-    at, given = None, decoded
-    if isinstance(snapshot_at, Column):
-        instants = require_instants(decoded, snapshot_at, "snapshot_at")
-        given = decoded.withColumn(READ_AT, instants)
-    elif snapshot_at is not None:
-        at = microseconds(snapshot_at, "snapshot_at")
-    rows, events = _events(given, RECORD_COLUMNS)
+    at = None if snapshot_at is None else microseconds(snapshot_at, "snapshot_at")
+    rows, events = _events(decoded, RECORD_COLUMNS)
     work = partial(change_batch, events=events, plan=plan, source=source, read_at=at)
     kind = spark_columns(pa.schema(change_types(plan).items()))
     stated = _with_untyped(WorkerPlan(rows, partial(by_batch, work=work), kind).rows(), plan)
@@ -248,8 +242,7 @@ def _events(decoded: DataFrame, names: Sequence[str]) -> tuple[DataFrame, Events
     note = read_by(decoded)
     if note is not None:
         return note[0].selectExpr(*names), of_records(note[1])
-    more = [READ_AT] if READ_AT in decoded.columns else []
-    return decoded.selectExpr(*names, *EVENT_TYPES, *more), read_table
+    return decoded.selectExpr(*names, *EVENT_TYPES), read_table
 
 
 # Columns and their types ----------------------------------------------------------------------------------
