@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
+import pandas as pd
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -20,44 +21,14 @@ from cdckit.parts.public_calls import called_function
 from cdckit.parts.values import utc_clock
 from cdckit.query.intervals import is_ever_in_force
 
-
-def _months_on(day: date, months: int) -> date:
-    month = day.month - 1 + months
-    return date(day.year + month // 12, month % 12 + 1, 1)
-
-
-@dataclass(frozen=True)
-class _Unit:
-    """
-    A unit of the calendar.
-
-    Args:
-        step: From one period to the next, as Spark writes it.
-        days: No period is shorter.
-        begin: The first day of the period in which a day is.
-        next: The first day of the period after the one that begins on a day.
-    """
-
-    step: str
-    days: int
-    begin: Callable[[date], date]
-    next: Callable[[date], date]
-
-
 UNITS = {
-    "day": _Unit("1 day", 1, lambda day: day, lambda day: day + timedelta(days=1)),
-    "week": _Unit(
-        "7 days", 7, lambda day: day - timedelta(days=day.weekday()), lambda day: day + timedelta(days=7)
-    ),
-    "month": _Unit("1 month", 28, lambda day: day.replace(day=1), lambda day: _months_on(day, 1)),
-    "quarter": _Unit(
-        "3 months",
-        90,
-        lambda day: day.replace(month=(day.month - 1) // 3 * 3 + 1, day=1),
-        lambda day: _months_on(day, 3),
-    ),
-    "year": _Unit("12 months", 365, lambda day: day.replace(month=1, day=1), lambda day: _months_on(day, 12)),
+    "day": ("1 day", "D"),
+    "week": ("7 days", "W"),
+    "month": ("1 month", "M"),
+    "quarter": ("3 months", "Q"),
+    "year": ("12 months", "Y"),
 }
+"""By unit the step from one period to the next, as Spark writes it, and what pandas calls it."""
 
 
 def midnight(day: date, zone: str) -> datetime:
@@ -75,24 +46,20 @@ class CalendarPeriods:
         zone: Where the day begins at midnight.
         first: The first day of the first period.
         after: The first day of the period after the last one.
+        count: How many there are.
     """
 
     unit: str
     zone: str
     first: date
     after: date
+    count: int
 
     @classmethod
     def beginning_between(cls, unit: str, zone: str, start: datetime, end: datetime) -> CalendarPeriods:
         """Make those that begin at *start* or later, and before *end*."""
-
-        def from_then(at: datetime) -> date:
-            day = UNITS[unit].begin(at.astimezone(ZoneInfo(zone)).date())
-            while midnight(day, zone) < at:
-                day = UNITS[unit].next(day)
-            return day
-
-        return cls(unit, zone, from_then(start), from_then(end))
+        first, after = (_period_from(at, unit, zone) for at in (start, end))
+        return cls(unit, zone, _first_day(first), _first_day(after), after.ordinal - first.ordinal)
 
     @property
     def begin(self) -> datetime:
@@ -103,11 +70,6 @@ class CalendarPeriods:
     def end(self) -> datetime:
         """When the last one ends."""
         return midnight(self.after, self.zone)
-
-    @property
-    def upper_count(self) -> int:
-        """As many as there are, or more."""
-        return (self.after - self.first).days // UNITS[self.unit].days + 1
 
     def touched_numbers(self, begins: Column, ends: Column) -> Column:
         """
@@ -120,7 +82,7 @@ class CalendarPeriods:
             days = [F.trunc(day, self.unit).cast("date") for day in days]
         # As text: a date of Python's goes through the zone of the JVM, where some JVMs let nobody in.
         last = F.least(self._next(days[1]), F.lit(self.after.isoformat()).cast("date"))
-        numbers = F.sequence(days[0], last, F.expr(f"interval {UNITS[self.unit].step}"))
+        numbers = F.sequence(days[0], last, self._step)
         return F.when(days[0] <= last, numbers)
 
     def bounds(self, number: Column) -> tuple[Column, Column]:
@@ -132,7 +94,25 @@ class CalendarPeriods:
         return number
 
     def _next(self, day: Column) -> Column:
-        return (day + F.expr(f"interval {UNITS[self.unit].step}")).cast("date")
+        return (day + self._step).cast("date")
+
+    @property
+    def _step(self) -> Column:
+        return F.expr(f"interval {UNITS[self.unit][0]}")
+
+
+def _period_from(at: datetime, unit: str, zone: str) -> pd.Period:
+    """Find the first period that begins at an instant or later."""
+    period = pd.Period(at.astimezone(ZoneInfo(zone)).date(), UNITS[unit][1])
+    while midnight(_first_day(period), zone) < at:
+        period += 1
+    return period
+
+
+def _first_day(period: pd.Period) -> date:
+    """Tell the day on which a period begins, also where pandas has no instant for it."""
+    day = period.asfreq("D", "start")
+    return date(day.year, day.month, day.day)
 
 
 @dataclass(frozen=True)
@@ -144,13 +124,13 @@ class EqualPeriods:
         length: How long each of them is.
         zone: Whose days they are named by.
         begin: When the first one begins.
-        number: How many there are.
+        count: How many there are.
     """
 
     length: timedelta
     zone: str
     begin: datetime
-    number: int
+    count: int
 
     @classmethod
     def beginning_between(cls, length: timedelta, zone: str, start: datetime, end: datetime) -> EqualPeriods:
@@ -160,18 +140,13 @@ class EqualPeriods:
     @property
     def end(self) -> datetime:
         """When the last one ends."""
-        return self.begin + self.number * self.length
-
-    @property
-    def upper_count(self) -> int:
-        """How many there are."""
-        return self.number
+        return self.begin + self.count * self.length
 
     def touched_numbers(self, begins: Column, ends: Column) -> Column:
         """Number the periods that an interval may cover an instant of, and one more."""
         since = [F.unix_micros(at) - F.lit(instants.microseconds(self.begin)) for at in (begins, ends)]
         first, last = (F.call_function("div", micros, self._length) for micros in since)
-        return F.sequence(first, F.least(last, F.lit(self.number - 1).cast("bigint")))
+        return F.sequence(first, F.least(last, F.lit(self.count - 1).cast("bigint")))
 
     def bounds(self, number: Column) -> tuple[Column, Column]:
         """Tell begin and end of a period."""
@@ -335,7 +310,7 @@ def _periods(start: date | datetime, end: date | datetime, every: str | timedelt
     else:
         needed = f"one of {', '.join(UNITS)}, or a timedelta, such as timedelta(hours=1)"
         raise InvalidArgument(None, "every", needed, every)
-    if periods.upper_count > _MOST:
+    if periods.count > _MOST:
         needed = f"long enough for at most {_MOST:,} periods from start to end"
         raise InvalidArgument(None, "every", needed, every)
     return periods

@@ -252,29 +252,11 @@ def to_pandas(frame: DataFrame, *, limit: int = 100_000) -> pd.DataFrame:
     require_batch(frame, "frame", "ask the table that keeps it")
     if require_int(limit, "limit") not in range(2**31 - 1):
         raise InvalidArgument("to_pandas", "limit", "a whole number from 0 to 2147483646", limit)
-    arrow_schema(frame.schema)  # raises for a type that Arrow does not have
+    # Where a struct is null, Spark leaves nulls in its fields, also in those that may have none.
+    schema = arrow_schema(frame.schema.toNullable())
     table = frame.limit(limit + 1).toArrow()
     if table.num_rows > limit:
         raise TooManyRows(limit, len(frame.columns))
     # Spark names the zone of its session, which says nothing about the instants.
-    in_utc = pa.schema([field.with_type(_type_in_utc(field.type)) for field in table.schema])
-    rows: pd.DataFrame = table.cast(in_utc).to_pandas(types_mapper=_WITH_NULLS.get, maps_as_pydicts="strict")
+    rows: pd.DataFrame = table.cast(schema).to_pandas(types_mapper=_WITH_NULLS.get, maps_as_pydicts="strict")
     return rows
-
-
-def _type_in_utc(arrow: pa.DataType) -> pa.DataType:
-    """Put every instant within a type in UTC."""
-
-    def within(field: pa.Field) -> pa.Field:
-        # Where a struct is null, Spark leaves nulls in its fields, also in those that may have none.
-        return field.with_type(_type_in_utc(field.type)).with_nullable(True)
-
-    if pa.types.is_struct(arrow):
-        return pa.struct([within(field) for field in arrow])
-    if pa.types.is_list(arrow):
-        return pa.list_(within(arrow.value_field))
-    if pa.types.is_map(arrow):
-        return pa.map_(within(arrow.key_field).with_nullable(False), within(arrow.item_field))
-    if pa.types.is_timestamp(arrow) and arrow.tz is not None:
-        return pa.timestamp(arrow.unit, "UTC")
-    return arrow
