@@ -99,14 +99,8 @@ def message_row(verdict: Verdict) -> Row:
         values = [_readable_value(header, path) for path in _PATHS]
     for place in _INSTANTS:
         values[place] = parse_instant(values[place])
-    return (
-        *values,
-        _object(verdict.body),
-        verdict.body_text,
-        verdict.queue,
-        verdict.code,
-        verdict.description,
-    )
+    of_verdict = verdict.queue, verdict.code, verdict.description
+    return (*values, _object(verdict.body), verdict.body_text, *of_verdict)
 
 
 def read_tenant(value: bytes) -> int:

@@ -141,11 +141,7 @@ def overdue_verdict() -> dict[str, Column]:
     fault = RdssFault.INVALID_BODY
     lacking = F.lit(fault.describe("At $.messageBody: the sequence lacks") + " ")
     description = F.concat(lacking, F.col("waiting_for"), F.lit(", for which it waited too long."))
-    return {
-        "queue": F.lit(fault.queue.value),
-        ERROR_CODE: F.lit(fault.value),
-        ERROR_DESCRIPTION: description,
-    }
+    return {"queue": F.lit(fault.queue.value), ERROR_CODE: F.lit(fault.value), ERROR_DESCRIPTION: description}
 
 
 @takes(parts=[_PARTS, no_stream("hand its batches to a function")])

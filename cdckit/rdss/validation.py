@@ -128,14 +128,14 @@ def validate(value: bytes | None, *, now: datetime, rules: Rules = RULES) -> Ver
 def body_finding(header: Mapping[str, Any], body: object, rules: Rules = RULES) -> Finding | None:
     """Find what is wrong with the whole body of a message whose header is valid; None if nothing is."""
     kind = BODIES[header["messageType"], header["messageClass"]]
-    finding = _schema_finding(validators().bodies[kind], body, BODY, RdssFault.INVALID_BODY)
+    finding = _schema_finding(validators()[kind], body, BODY, RdssFault.INVALID_BODY)
     if finding is None and kind == "object" and rules.checksum_form:
         finding = next(odd_checksums(body), None)
     return finding
 
 
 def _header_finding(header: Any) -> Finding | None:
-    finding = _schema_finding(validators().header, header, HEADER, RdssFault.INVALID_HEADER)
+    finding = _schema_finding(validators()["header"], header, HEADER, RdssFault.INVALID_HEADER)
     return finding or rule_finding(header)
 
 

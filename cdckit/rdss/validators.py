@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -18,14 +16,6 @@ NAMES = ("values", "words", "header", "people", "details", "files", "objects", "
 """The files of `cdckit/rdss/schemas`, each of which builds on those before it."""
 
 _BASE = "cdckit:/rdss/"
-
-
-@dataclass(frozen=True)
-class Validators:
-    """The compiled schemas of one process."""
-
-    header: Validator
-    bodies: Mapping[str, Validator]
 
 
 def schemas() -> dict[str, Any]:
@@ -43,8 +33,8 @@ def schemas() -> dict[str, Any]:
 
 
 @cache
-def validators() -> Validators:
-    """The schemas, compiled when the first message of this process needs them: some milliseconds."""
+def validators() -> dict[str, Validator]:
+    """The schemas of headers and of each kind of body, compiled when a process first needs them: some ms."""
     # Here, so that what never validates never loads it; nor does a kernel load pyspark.
     from cdckit.parts.arguments import require_package
 
@@ -63,10 +53,8 @@ def validators() -> Validators:
             offline=True,
         )
 
-    kinds = sorted(set(BODIES.values()))
-    return Validators(
-        compiled("header.json"), {kind: compiled(f"bodies.json#/$defs/{kind}") for kind in kinds}
-    )
+    bodies = {kind: compiled(f"bodies.json#/$defs/{kind}") for kind in sorted(set(BODIES.values()))}
+    return {"header": compiled("header.json"), **bodies}
 
 
 _LONGEST_VERSION = 256

@@ -95,8 +95,8 @@ def ours(key: tuple[str, str], message: dict[str, Any]) -> bool:
     """What our schemas say of a whole message."""
     return (
         message.keys() == {"messageHeader", "messageBody"}
-        and validators().header.is_valid(message["messageHeader"])
-        and validators().bodies[BODIES[key]].is_valid(message["messageBody"])
+        and validators()["header"].is_valid(message["messageHeader"])
+        and validators()[BODIES[key]].is_valid(message["messageBody"])
     )
 
 

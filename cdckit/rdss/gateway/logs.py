@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import socket
 from base64 import b64encode
 from collections.abc import Iterable
@@ -92,16 +91,11 @@ class AuditLog:
 
     def _append(self, folder: Path, lines: bytes) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        file = os.open(folder / self._name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
+        with (folder / self._name).open("ab") as file:
             # After a full disk the line that was cut stays a line of its own.
-            unwritten = memoryview(b"\n" + lines if self._torn else lines)
-            self._torn = True
-            while unwritten:
-                unwritten = unwritten[os.write(file, unwritten) :]
-            self._torn = False
-        finally:
-            os.close(file)
+            was_torn, self._torn = self._torn, True
+            file.write(b"\n" * was_torn + lines)
+        self._torn = False
 
 
 _SEVERITIES = (

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
+from resource import RLIMIT_FSIZE, getrlimit, setrlimit
 
 import pytest
 from pyspark.sql import SparkSession
@@ -48,20 +48,14 @@ def test_a_day_is_one_of_utc_and_a_message_that_is_too_long_is_only_told_of(tmp_
     assert (line["bytes"], "message" in line, "base64" in line) == (1_000_001, False, False)
 
 
-def test_a_line_that_a_full_disk_has_cut_stays_a_line_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log, write, at = AuditLog(tmp_path), os.write, datetime(2024, 2, 1, tzinfo=UTC)
-
-    def full(file: int, content: memoryview) -> int:
-        if len(content) < 20:
-            raise OSError(28, "No space left on device")
-        return write(file, content[: len(content) - 10])
-
-    monkeypatch.setattr(os, "write", full)
-    with pytest.raises(OSError, match="No space"):
-        log.write([AuditEntry(at, "sent", "output", b"cut")])
-    monkeypatch.setattr(os, "write", write)
+def test_a_line_that_a_full_disk_has_cut_stays_a_line_of_its_own(tmp_path: Path) -> None:
+    log, at, limits = AuditLog(tmp_path), datetime(2024, 2, 1, tzinfo=UTC), getrlimit(RLIMIT_FSIZE)
+    setrlimit(RLIMIT_FSIZE, (50, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            log.write([AuditEntry(at, "sent", "output", b"cut")])
+    finally:
+        setrlimit(RLIMIT_FSIZE, limits)
     log.write([AuditEntry(at, "sent", "output", b"whole")])
     [path] = tmp_path.rglob("*.jsonl")
     cut, whole = path.read_text().splitlines()
