@@ -19,14 +19,7 @@ from cdckit.parts.kept_folds import Place
 from cdckit.parts.workers import WorkerPlan, compute_once, local_frame, run_together
 from cdckit.rdss.decoding import decode
 from cdckit.rdss.exchange_erasure import forget_sequences, is_refused, note_refused
-from cdckit.rdss.exchange_rows import (
-    RECORD,
-    ErasedWhole,
-    OwnMessage,
-    Right,
-    Wrong,
-    read_record,
-)
+from cdckit.rdss.exchange_rows import RECORD, ErasedWhole, LedgerVerdict, OwnMessage, read_record
 from cdckit.rdss.exchange_tables import (
     MESSAGES,
     MESSAGES_SCHEMA,
@@ -154,8 +147,8 @@ class Intake:
         """The whole messages that ledgers are to have, and those that they are to have no more: of few."""
         verdicts = dict[Place, bool]()
         for row in rows:
-            if isinstance(row, Right | Wrong):
-                verdicts |= dict.fromkeys(row.places, isinstance(row, Right))
+            if isinstance(row, LedgerVerdict):
+                verdicts |= dict.fromkeys(row.places, row.is_right)
         right = [place for place, is_right in verdicts.items() if is_right]
         wrong = [place for place, is_right in verdicts.items() if not is_right and place[0] < self._batch]
         return self._few_messages(right), self._few_messages(wrong)
@@ -172,7 +165,7 @@ class Intake:
 
     def _verdicts(self, rows: DataFrame) -> tuple[DataFrame | None, DataFrame | None]:
         """Judge many of them."""
-        stated = rows.where(F.col("kind").isin(Right.__name__, Wrong.__name__))
+        stated = rows.where(F.col("kind") == LedgerVerdict.__name__)
         last = WorkerPlan(stated, _read_verdicts, spark_columns(_VERDICTS)).rows().groupBy(*PLACE)
         verdicts = self._tables.scratch(last.agg(F.max_by("is_right", WRITTEN).alias("is_right")))
         is_wrong = ~F.col("is_right") & (F.col("batch") < self._batch)
@@ -186,11 +179,9 @@ class Intake:
 
 
 def _read_verdicts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    read = msgspec.msgpack.Decoder(Right | Wrong).decode
+    read = msgspec.msgpack.Decoder(LedgerVerdict).decode
     for batch in batches:
         rows, written = (batch.column(name).to_pylist() for name in ("row", WRITTEN))
         verdicts = zip(map(read, rows), written, strict=True)
-        verdicts_by_place = [
-            (*place, turn, isinstance(row, Right)) for row, turn in verdicts for place in row.places
-        ]
-        yield tuple_batch(verdicts_by_place, _VERDICTS)
+        by_place = [(*place, turn, row.is_right) for row, turn in verdicts for place in row.places]
+        yield tuple_batch(by_place, _VERDICTS)

@@ -226,16 +226,11 @@ class ErasedWhole(_Row):
     is_refused: bool
 
 
-class Right(_Row):
-    """A statement that ledgers are to have."""
+class LedgerVerdict(_Row):
+    """Whether ledgers are to have a statement; if not, they had it, and its object is unknown after all."""
 
     places: list[Place]
-
-
-class Wrong(_Row):
-    """One that they had, and that is about an unknown object after all."""
-
-    places: list[Place]
+    is_right: bool
 
 
 Row = (
@@ -249,8 +244,7 @@ Row = (
     | ForgetObject
     | Left
     | ErasedWhole
-    | Right
-    | Wrong
+    | LedgerVerdict
 )
 """What is on its way."""
 

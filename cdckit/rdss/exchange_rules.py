@@ -19,13 +19,12 @@ from cdckit.rdss.exchange_rows import (
     ExchangeRules,
     ForgetObject,
     ForgetSequence,
+    LedgerVerdict,
     Left,
     OwnMessage,
     Part,
     Question,
-    Right,
     Statement,
-    Wrong,
     is_change,
     statement_of,
 )
@@ -263,7 +262,7 @@ def _turned(message: ArrivedMessage, before: bool | None, right: bool) -> Iterat
     elif before is not None:
         yield from (RecordOutcome(place, Outcome.PROCESSED) for place in message.places)
     if message.kind != READ and (right or before):
-        yield Right(message.places) if right else Wrong(message.places)
+        yield LedgerVerdict(message.places, right)
 
 
 def refuse(place: Place, code: str, sentence: str, about: str | None = None) -> RecordOutcome:

@@ -20,12 +20,11 @@ from cdckit.rdss.exchange_rows import (
     ExchangeRules,
     ForgetObject,
     ForgetSequence,
+    LedgerVerdict,
     Left,
     Names,
     OwnMessage,
-    Right,
     Row,
-    Wrong,
     left_of,
     read_record,
     read_rows,
@@ -96,9 +95,9 @@ class ExchangeInMemory:
         for row in waiting:
             if isinstance(row, ErasedWhole):
                 self.blank({row.sequence_id}, set(), {})
-            elif isinstance(row, Right):
+            elif isinstance(row, LedgerVerdict) and row.is_right:
                 self.applied |= set(row.places)
-            elif isinstance(row, Wrong):
+            elif isinstance(row, LedgerVerdict):
                 self.applied -= set(row.places)
         return waiting
 
