@@ -8,7 +8,6 @@ The RDSS door: messages of the Research Data Shared Service, version 4 of its me
     late = rdss.waiting(parts, now=...)                    those that are not
     values = rdss.split(value)                             a message over the limit, as several within it
     changes = rdss.changes(decoded, "Dataset")             what creates, updates and deletes say of objects
-    verdicts = rdss.with_unknown(decoded)                  the verdict on messages about unknown objects
     packages = rdss.preservation_events(decoded)           what is said of packages
     requests = rdss.read_requests(decoded)                 what was asked for
     links = rdss.version_links(history)                    which object is a version of which
@@ -22,7 +21,6 @@ A message that cannot be used has one of the catalogue's codes (`RdssFault`), wh
 from cdckit.rdss.decoding import decode, queue_records
 from cdckit.rdss.decoration import decorate_bytes
 from cdckit.rdss.exchange import Exchange
-from cdckit.rdss.existence import with_unknown
 from cdckit.rdss.findings import Queue, RdssFault
 from cdckit.rdss.objects import ObjectType, changes, preservation_events, preservation_history, read_requests
 from cdckit.rdss.outcomes import Outcome, Status
@@ -64,5 +62,4 @@ __all__ = [
     "version_ancestry",
     "version_links",
     "waiting",
-    "with_unknown",
 ]

@@ -72,8 +72,15 @@ class Exchange(Shell):
     a *duplicate* of one that came before, or of one of our own (see `note_own`); *waiting*, a part whose
     sequence is not all there; or *erased*.  `waiting` shows such parts with `message_id` and their place in
     the sequence; they wait from the record time of its first part on.  Given up, they are rejects
-    (GENERR001).  A message about an unknown object is a reject until the object's create comes, which was
-    published before it.
+    (GENERR001).
+
+    An update, a delete and a read of an unknown object are rejects (APPERRMET001 to 003) until a create of it
+    comes that was published before them.  Whether an object exists is settled by the last create or delete
+    of it that was published before the message; of messages of one instant, that which arrived before.  A
+    create never is an error: an object that is known to some already, and becomes public, comes as a create.
+    Each version of an object has an `objectUUID` of its own, and comes as an update: it is right too if it
+    says, by isNewVersionOf or isPreviousVersionOf, that it is a version of an object that exists.  One that
+    is refused makes no object exist, so a chain of versions that leads to no create is refused whole.
 
     Its verbs and most of its questions are those of every `Shell`; how a message expires is judged by the
     `timestamp` of its record.  `rebuild` keeps what came first; a message of our own is a duplicate then also
@@ -86,7 +93,7 @@ class Exchange(Shell):
         spark, location, storage_options: As for `Shell`.
         types: The types of objects of which a ledger is kept (`ObjectType`); all of them without it.
         keeps_deleted: Whether this is a preservation system, which keeps what is deleted: then an object that
-            was deleted can be updated and read all the same (see `with_unknown`), and `history` marks it.
+            was deleted can be updated and read all the same, and `history` marks it.
         rules: The limits that messages are validated against.
 
     Raises:
@@ -104,7 +111,8 @@ class Exchange(Shell):
         all that were.
 
     Source:
-        RDSS, "Local Data Repository", "Receiving", "Multi-Message Sequence".
+        RDSS, "Local Data Repository", "Receiving", "Multi-Message Sequence", "Metadata Error Codes",
+        "Metadata Update", "Digital Object Versioning".
 
     An object that is created after it was updated; the update waits for nothing, it is refused and heals:
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,18 +15,10 @@ from cdckit.ledger.kind import Kind
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_SCHEMA
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.rdss.decoding import with_body
-from cdckit.rdss.exchange_rows import (
-    ERASED,
-    READS,
-    RECORD,
-    ExchangeRules,
-    Names,
-    Row,
-    read_rows,
-)
+from cdckit.rdss.exchange_rows import ERASED, READS, RECORD, ExchangeRules, Names, Row, read_rows
 from cdckit.rdss.exchange_rules import FOLDS, Identity
-from cdckit.rdss.existence import object_fault
-from cdckit.rdss.existence_rules import UNKNOWN_CODES
+from cdckit.rdss.existence_rules import FAULTS, UNKNOWN_CODES
+from cdckit.rdss.findings import BODY, RdssFault, json_path
 from cdckit.rdss.message_rows import VERDICT
 from cdckit.rdss.object_bodies import KEY
 from cdckit.rdss.objects import ObjectType
@@ -49,23 +41,12 @@ value: only its place there is kept."""
 
 _NOTED = ("message_id", "message_class", "message_type", "sequence_id", "sequence_position")
 
-OWN_SCHEMA = T.StructType(
-    [
-        T.StructField("identity", T.StringType()),
-        *(MESSAGES_SCHEMA[name] for name in _NOTED),
-        T.StructField("status", T.StringType()),
-    ]
-)
+_IDENTITY, _STATUS = (T.StructField(name, T.StringType()) for name in ("identity", "status"))
+OWN_SCHEMA = T.StructType([_IDENTITY, *(MESSAGES_SCHEMA[name] for name in _NOTED), _STATUS])
 """One row is one message of our own, or a part of one, and a status that it had; `identity` is its other
 name, which is left of one that was erased."""
 
-ERASED_NAMES_SCHEMA = T.StructType(
-    [
-        T.StructField("name", T.StringType()),
-        T.StructField("of", T.StringType()),
-        T.StructField("refuses", T.BooleanType()),
-    ]
-)
+ERASED_NAMES_SCHEMA = T.StructType().add("name", "string").add("of", "string").add("refuses", "boolean")
 """One row is an object or a sequence that was erased, by its other name; of an object beside it whether
 messages about it that come later are refused."""
 
@@ -164,6 +145,25 @@ def with_outcomes(tables: Tables) -> DataFrame:
             **{name: F.when(is_said, verdict[name]).otherwise(F.col(name)) for name in VERDICT},
         }
     )
+
+
+def object_fault(about: Column) -> dict[str, Column]:
+    """The verdict on a message *about* an unknown object: what its columns have then."""
+    place = f" At {json_path((*BODY, KEY))}: no object "
+    return {
+        "queue": _text_by_type(lambda fault: fault.queue.value),
+        ERROR_CODE: _text_by_type(lambda fault: fault.value),
+        ERROR_DESCRIPTION: F.concat(
+            _text_by_type(lambda fault: f"{fault.describe()}{place}"),
+            about,
+            F.lit(" was known when the message was published."),
+        ),
+    }
+
+
+def _text_by_type(text: Callable[[RdssFault], str]) -> Column:
+    """Say something of a message by its type."""
+    return F.coalesce(*(F.when(F.col("message_type") == name, text(fault)) for name, fault in FAULTS.items()))
 
 
 def own_messages(tables: Tables) -> DataFrame:

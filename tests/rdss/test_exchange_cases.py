@@ -51,10 +51,12 @@ def became(exchange: Exchange) -> dict[Place, str]:
 
 
 class Seen(NamedTuple):
-    """What an exchange made of all cases of a group: of each message after each batch, and of the objects."""
+    """What an exchange made of all cases of a group: of each message after each batch, of the objects; and
+    what it says of rejects."""
 
     after: list[dict[Place, str]]
     versions: dict[str, list[dict[str, Any]]]
+    sentences: dict[Place, str]
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +83,8 @@ def seen(
     versions = defaultdict(list)
     for row in exchange.history().orderBy("valid_from_timestamp").collect():
         versions[row["objectUUID"]].append(row.asDict())
-    return Seen(after, versions)
+    refused = exchange.rejects().select("partition", "offset", "error_description").collect()
+    return Seen(after, versions, {(row[0], row[1]): row[2] for row in refused})
 
 
 def as_written(row: dict[str, Any], field: str, group: str) -> list[Any]:
@@ -111,3 +114,13 @@ def test_what_becomes_of_messages_about_objects(seen: Seen, place: tuple[str, in
     for thing, expected in case["versions"].items():
         rows = seen.versions[uuid(number, int(thing))]
         assert [as_written(row, field, group) for row in rows] == expected
+
+
+@pytest.mark.parametrize("seen", ["repository"], indirect=True)
+def test_a_message_about_an_unknown_object_says_which(seen: Seen) -> None:
+    names = [case["name"] for case in CASES["repository"]]
+    case = names.index("a delete of what nobody created, and a read of it")
+    assert seen.sentences[case, 0] == (
+        f"The object to delete does not exist. At $.messageBody.objectUUID: no object {uuid(case, 1)} was "
+        "known when the message was published."
+    )
