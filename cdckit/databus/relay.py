@@ -129,9 +129,7 @@ class Relay(Shell):
     ) -> None:
         by_id = sources_by_id(sources)
         self._settings = settings = RelaySettings(
-            by_id,
-            {name: tuple(fields) for name, fields in (keys or {}).items()},
-            frozenset(skip_sources),
+            by_id, {name: tuple(fields) for name, fields in (keys or {}).items()}, frozenset(skip_sources)
         )
         if strangers := sorted(settings.keys.keys() - settings.named.keys()):
             raise InvalidArgument(None, "keys", f"of sources among {', '.join(settings.named)}", strangers)

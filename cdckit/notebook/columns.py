@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
@@ -102,7 +102,7 @@ def _version_columns(frame: DataFrame, provenance: bool, width: int) -> list[Tab
     entries = _provenance(frame) if FIELD_PROVENANCE in types and provenance else {}
     messages = () if DELETED in types else _MESSAGES
     columns = [
-        TableColumn(heading, "end" if name in _ENDS else "begin", _cell(_micros(_column(name))))
+        TableColumn(heading, "end" if name in _ENDS else "begin", _cell(F.unix_micros(_column(name))))
         for name, heading in _TIMES.items()
         if name in types
     ]
@@ -134,10 +134,9 @@ def _change_columns(frame: DataFrame, provenance: bool, width: int) -> list[Tabl
         rank = _column("field_priorities").getField(name) if name in ranks else F.lit(None)
         value = _value(_column("data").getField(name), kind, width)
         columns.append(TableColumn(name, _kind(kind), _cell(value, rank=rank, sent=sent)))
-    arrived = _column("arrival").getField("timestamp")
+    instants = {"effective": "effective_timestamp", "arrived": "arrival.timestamp"}
     columns += [
-        TableColumn("effective", "instant", _cell(_micros(_column("effective_timestamp")))),
-        TableColumn("arrived", "instant", _cell(_micros(arrived))),
+        *(TableColumn(name, "instant", _cell(F.unix_micros(path))) for name, path in instants.items()),
         TableColumn("sequence", "quiet", _cell(_value(_sequence(), T.StringType(), width))),
         TableColumn("priority", "quiet", _cell(F.nullif(_column("priority").cast("string"), F.lit("0")))),
         TableColumn("message", "message", _cell(_column("message_id"))),
@@ -158,7 +157,7 @@ def _change_columns(frame: DataFrame, provenance: bool, width: int) -> list[Tabl
 def _sequence() -> Column:
     """The sequence, unless it only repeats when the change is effective; of a number, the number alone."""
     sequence = _column("sequence")
-    repeats = sequence.eqNullSafe(sortable_number(_micros(_column("effective_timestamp"))))
+    repeats = sequence.eqNullSafe(sortable_number(F.unix_micros("effective_timestamp")))
     number = F.when(sequence.rlike(f"^[0-9]{{{DIGITS}}}$"), F.regexp_replace(sequence, "^0+(?=[0-9])", ""))
     return F.when(~repeats, F.coalesce(number, sequence))
 
@@ -187,22 +186,18 @@ def _plain_column(
 
 
 def _kind(kind: T.DataType) -> str:
-    kinds: Iterable[tuple[type[T.DataType], str]] = (
-        (T.TimestampType, "instant"),
-        (T.BinaryType, "bytes"),
-        (T.NumericType, "number"),
-    )
-    return next((word for of, word in kinds if isinstance(kind, of)), "value")
+    kinds = {T.TimestampType: "instant", T.BinaryType: "bytes", T.NumericType: "number"}
+    return next((word for of, word in kinds.items() if isinstance(kind, of)), "value")
 
 
 def _value(column: Column, kind: T.DataType, width: int) -> Column:
     """Cut a value to what is enough to show it; instants as microseconds: Python knows no year after 9999."""
-    as_shown: dict[str, Callable[[], Column]] = {
-        "instant": lambda: _micros(column),
-        "bytes": lambda: F.struct(F.substring(column, 1, width).alias("first"), F.length(column).alias("of")),
-    }
-    cell = as_shown.get(_kind(kind), lambda: F.substring(as_text(column, kind), 1, width + 1))()
-    return F.when(column.isNotNull(), cell) if _kind(kind) == "bytes" else cell
+    if isinstance(kind, T.TimestampType):
+        return F.unix_micros(column)
+    if isinstance(kind, T.BinaryType):
+        first = F.struct(F.substring(column, 1, width).alias("first"), F.length(column).alias("of"))
+        return F.when(column.isNotNull(), first)
+    return F.substring(as_text(column, kind), 1, width + 1)
 
 
 def _cell(
@@ -231,7 +226,3 @@ def _provenance(history: DataFrame) -> dict[str, Column]:
 
 def _column(name: str) -> Column:
     return F.col(quoted(name))
-
-
-def _micros(instant: Column) -> Column:
-    return F.unix_micros(instant)

@@ -110,19 +110,8 @@ def _draw_calls(calls: list[Call]) -> Figure:
     return picture
 
 
-_READ = T.StructType(
-    [
-        T.StructField("offset", T.LongType()),
-        T.StructField("kind", T.StringType()),
-        T.StructField("scn", T.LongType()),
-        T.StructField("source", T.StringType()),
-        T.StructField("window", T.LongType()),
-        T.StructField("window_state", T.StringType()),
-        T.StructField("error_code", T.StringType()),
-    ]
-)
-
-
+_READ = T.StructType().add("offset", "long").add("kind", "string").add("scn", "long").add("source", "string")
+_READ.add("window", "long").add("window_state", "string").add("error_code", "string")
 _STREAM = ("topic", "partition", "physical_partition")
 
 
