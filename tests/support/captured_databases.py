@@ -185,8 +185,14 @@ def read_naively(records: Sequence[Record]) -> Answer:
         for table, there in rows.items():
             of_table = [each for each in at_lsn if each[0]["source"]["table"] == table]
             if lsn in ended and reads.get((table, lsn)):
-                begun = min(reads[table, lsn])
                 topic = f"shop.s.{table}"
+                # What is cut right before the first read may have been a read.
+                sound = [
+                    at
+                    for at, record in enumerate(records[: min(reads[table, lsn])])
+                    if record.topic == topic and record.fault is None and record.value is not None
+                ]
+                begun = max(sound, default=-1) + 1
                 in_doubt = [at for at in offsets["cut"] if records[at].topic == topic]
                 read = {event["after"]["id"] for event, _ in of_table}
                 if not any(begun <= at <= ended[lsn] for at in in_doubt):
