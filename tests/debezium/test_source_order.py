@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import debezium, merge, why
+from cdckit import Ledger, debezium, merge, why
 from cdckit.model.records import RECORD_SCHEMA
 from support.source_order import COLUMNS, KEYS, NAIVE, START, Event, changes, decoded
 
@@ -74,3 +75,33 @@ def test_positions_of_mysql(spark: SparkSession, next_gtid: str) -> None:
     history = merge(said, entity="row", keys=KEYS).orderBy("id", "valid_from_timestamp").collect()
     seconds = [(row["id"], row["v"], (row["valid_from_timestamp"] - NAIVE).seconds) for row in history]
     assert seconds == [(1, "c", 1), (2, "first", 2), (2, "next", 3)]
+
+
+def test_a_write_after_an_election_counts_behind_those_before(spark: SparkSession, tmp_path: Path) -> None:
+    """The new primary's clock is two seconds behind; MongoDB's events say that clock since Debezium 3.4."""
+    second = int(START.timestamp()) * 1000
+    rows = []
+    for offset, (value, at) in enumerate([("first", 10), ("ahead", 13), ("new", 11), ("newer", 12)]):
+        ms = second + at * 1000
+        said = {"version": "3.4.0.Final", "connector": "mongodb", "name": "shop", "collection": "t"}
+        said |= {"ts_ms": ms, "wallTime": ms, "ord": 1}
+        event = {"op": "u", "after": json.dumps({"_id": 1, "v": value}), "source": said}
+        place = ("t", 0, offset, START + timedelta(days=1, seconds=offset))
+        rows.append((b'{"id": "1"}', json.dumps(event).encode(), *place, 0, None))
+    decoded = debezium.decode(spark.createDataFrame(rows, RECORD_SCHEMA)).localCheckpoint()
+    types = {"_id": "int32", "v": "string"}
+    said = debezium.changes(decoded, "t", keys=["_id"], columns=types).localCheckpoint()
+    history = merge(said, entity="row", keys=["_id"]).orderBy("valid_from_timestamp")
+    expected = [("first", 10), ("newer", 13)]
+    assert [
+        (row["v"], (row["valid_from_timestamp"] - NAIVE).seconds) for row in history.collect()
+    ] == expected
+    ledger = Ledger(spark, tmp_path / "rows", entity="row", keys=["_id"], buckets=1)
+    for batch in ("arrival.offset < 2", "arrival.offset >= 2"):
+        ledger.apply(written.where(batch))
+    assert values(ledger.history()) == expected
+
+
+def values(history: DataFrame) -> list[tuple[str, int]]:
+    rows = history.orderBy("valid_from_timestamp").collect()
+    return [(row["v"], (row["valid_from_timestamp"] - NAIVE).seconds) for row in rows]
