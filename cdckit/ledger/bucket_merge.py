@@ -38,6 +38,7 @@ from cdckit.merging.log_order import has_log, is_placed, order_entities
 from cdckit.merging.versions import versions
 from cdckit.model.changes import MOVED, UNTIL
 from cdckit.model.history import VALID_TO
+from cdckit.model.logs import CLOCK, LOG_END
 from cdckit.parts.arrays import (
     NOWHERE,
     Bools,
@@ -167,8 +168,17 @@ def _follow_no_place(new: pa.RecordBatch, latest: pa.Array, place: pa.Array) -> 
     # What a snapshot read, which knows no log, stands among places of logs by its arrival.
     stands_by_arrival = bools(has_log(sequence)) & bools(pc.invert(has_log(place)))
     was_read = bools(new.column(SNAPSHOT)) & np.asarray(latest.is_valid())
-    follows_none: Bools = is_placed(new) & (_find_behind(sequence, place) | stands_by_arrival) | was_read
+    is_behind = _find_behind(sequence, place) | stands_by_arrival | _arrived_before(new, place)
+    follows_none: Bools = is_placed(new) & is_behind | was_read
     return follows_none
+
+
+def _arrived_before(new: pa.RecordBatch, place: pa.Array) -> Bools:
+    """Tell which changes say a time of a clock, and arrived no later than the last of their entity so did."""
+    last = pc.struct_field(pc.extract_regex(place, f"^{CLOCK}.*{LOG_END}(?P<arrived>\\d+)$"), "arrived")
+    arrived = new.column("arrival").field("timestamp").cast(pa.int64())
+    is_time = pc.starts_with(new.column("sequence"), CLOCK)
+    return _find_behind(arrived, last) & bools(pc.fill_null(is_time, False))
 
 
 def _find_behind(values: pa.Array, bound: pa.Array) -> Bools:
@@ -264,11 +274,22 @@ def _some_end(rows: pa.RecordBatch, entity: Ints) -> pa.Array:
 
 
 def _last_places(rows: pa.RecordBatch, entity: Ints) -> pa.Array:
-    """Find for each entity, numbered from 0, the last place that its changes say; null without one."""
+    """
+    Find for each entity, numbered from 0, the last place that its changes say; null without one.
+
+    Behind a time of a clock stands when the last change with such a place arrived: that counts, too.
+    """
     sequence = rows.column("sequence")
     last = np.full(int(entity.max(initial=-1)) + 1, NOWHERE)
     if SNAPSHOT in rows.schema.names:
         at = np.flatnonzero(is_placed(rows))
         at = at[np.lexsort((rank_values(sequence)[at], entity[at]))]
         last[entity[at]] = at
-    return sequence.take(positions(last))
+    places = sequence.take(positions(last))
+    is_time = pc.starts_with(places, CLOCK)
+    if not pc.any(is_time).as_py():
+        return places
+    arrived = np.zeros(len(last), np.int64)
+    np.maximum.at(arrived, entity[at], ints(rows.column("arrival").field("timestamp"))[at])
+    texts = pa.array([f"{LOG_END}{micros}" for micros in arrived.tolist()], places.type)
+    return pc.if_else(is_time, pc.binary_join_element_wise(places, texts, pa.scalar("", places.type)), places)
