@@ -496,7 +496,9 @@ def test_a_source_that_nobody_speaks_for_is_told_at_the_first_batch(
     for _ in range(2):
         ledger.apply(ranked)
     (told,) = [one for one in caplog.messages if "would do nothing" in one]
-    assert told.endswith("would do nothing for 'mlil', 'shpo': the changes come from 'mill', 'shop'.")
+    assert told.endswith(
+        "for 'mlil' (is it mill?), 'shpo' (is it shop?): the changes come from 'mill', 'shop'."
+    )
     assert ledger.changes().schema["priority"].metadata == {}
 
 
