@@ -122,7 +122,7 @@ def session(
             does not tell it.
         small: For samples, and whatever is of some thousand rows: the JVM compiles in half the time what then
             runs at half the speed, shuffles make two partitions, plans are not adapted while they run, and
-            sorts and joins take memory by 4 MiB.
+            sorts and joins take memory by 4 MiB, and no filters are made of those of other tables.
         ui: Serve Spark's own pages, on this machine alone: `session().sparkContext.uiWebUrl` is where.  They
             name each job by what cdckit does.
         config: Further Spark settings; they win over the ones chosen here.  With
@@ -220,8 +220,10 @@ def settings(memory: str, small: bool = False) -> dict[str, str]:
     java = f"-Duser.timezone=UTC -Dlog4j2.configurationFile={log.as_uri()}"
     # Each sort, and each small table that a join hands round, takes a page at once and fills it with zeros.
     # Spark chooses 32 or 64 MiB on such a heap: of a hundred joins gigabytes, for kilobytes of rows.
-    pages = {"spark.buffer.pageSize": "4m"} if small else {}
-    return pages | {
+    # And what holds of a table by its filters and joins is worked out for each part of a plan, to leave out
+    # rows that few tables have.
+    of_few_rows = {"spark.buffer.pageSize": "4m", "spark.sql.constraintPropagation.enabled": "false"}
+    return (of_few_rows if small else {}) | {
         "spark.driver.memory": memory,
         "spark.driver.extraJavaOptions": f"{java} {_ONE_COMPILER}" if small else java,
         # PySpark sends the place in the program of each function of a column to the JVM, in five calls: with
