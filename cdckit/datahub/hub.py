@@ -117,8 +117,9 @@ class Hub(Shell):
     Cost: a run reads the new messages once, writes what they say of each target, looks at the guids and
     links of all statements, and merges the entities that are touched; in a hub with at most 10,000
     statements, this program merges all entities of the targets that the messages speak of.  The number
-    of Spark jobs depends on the schema, not on messages, entities or keys.  What must wait is found in
-    one task, of more than a million statements after up to three rounds.
+    of Spark jobs depends on the schema, not on messages, entities or keys.  If a link leads to what is
+    not there, what must wait is found in one task, of more than a million statements after up to three
+    rounds.
 
     A message or schema that changes what earlier records mean, as a late one of an entity with weak keys
     can, lets everything be merged anew.
@@ -290,9 +291,9 @@ class Hub(Shell):
         Raises:
             ConflictingCommit: Others have processed messages each time that this was tried.
 
-        Cost: where every link leads to a whole key, what came and what is due is looked at, and what their
-        links and entities are is sought among all statements: a pass, without a shuffle of them.  Where keys
-        or links must be looked up, all statements are looked at again.
+        Cost: where every link leads to a whole key, what came and what is due is looked at; what their links
+        lead to is sought among the guids of the histories, and their entities among all statements: a pass
+        over each.  Where keys or links must be looked up, all statements are looked at again.
         """
         self._run_alone(now, partial(self._apply, chosen=DUE))
 

@@ -30,8 +30,8 @@ from cdckit.datahub.state import (
     table_name,
 )
 from cdckit.datahub.statements import statement_schema
-from cdckit.datahub.waiting import drop_waiting, facts, known_makers, waiting_statements
-from cdckit.parts.workers import compute_once, compute_rows, local_frame, run_together, table_frame
+from cdckit.datahub.waiting import drop_waiting, facts, waiting_statements, with_fact_numbers
+from cdckit.parts.workers import compute_once, few_table, local_frame, run_together, table_frame
 from cdckit.shell.shell import MANY_FILES
 from cdckit.store import Transaction
 from cdckit.store.files import hold_few_rows
@@ -50,7 +50,7 @@ would take longer than merging all of what it may have touched, and this program
 
 @dataclass(frozen=True)
 class Facts:
-    """The `facts` that a run looks at, each with its `fact_number` where something may wait."""
+    """The `facts` that a run looks at; where they are held, each has its `fact_number`."""
 
     rows: DataFrame
     table: pa.Table | None = None
@@ -167,7 +167,7 @@ class Run(State):
             self._news = {entity: self._find_news(entity, leftovers) for entity in self.entities}
         # A small hub merges its targets whatever these say.
         lookups = {} if self.is_small else {name: self.read(name) for name in self._lookup_tables}
-        stated = self._facts()
+        stated = self._facts(leftovers)
         now = self._unapplied(stated, leftovers)
         turned = self._changed_messages(leftovers.tried, now)
         self._keep_unapplied(now, leftovers)
@@ -234,20 +234,19 @@ class Run(State):
                     self._writes.append(name, new, compact_at=MANY_FILES)
                     write_note(self._writes, _LAST_POSITION, position)
 
-    def _facts(self) -> Facts | None:
+    def _facts(self, leftovers: Leftovers) -> Facts | None:
         """Find what the run may apply, or what is wrong with it (see `facts`)."""
         rows = facts(self.schema, {entity: self.news(entity) for entity in self.entities})
-        # What may wait is looked at several times.
-        if rows is None:
-            return None
-        if not self.derived.may_wait:
-            return Facts(rows)
-        numbered = rows.selectExpr("*", "monotonically_increasing_id() AS fact_number")
-        computed = compute_rows(numbered)
-        if not isinstance(computed, pa.Table):
-            return Facts(computed)
-        held = table_frame(self._writes.spark, computed, numbered.schema)
-        return None if held is None else Facts(held, computed)
+        if rows is None or not self.derived.may_wait:
+            return None if rows is None else Facts(rows)
+        numbered = with_fact_numbers(rows)
+        if (table := few_table(numbered)) is not None:
+            held = table_frame(self._writes.spark, table, numbered.schema)
+        else:
+            # They are looked at several times; to read the files of news is less than to hold all of them.
+            joins = self._lookup_tables or leftovers.tried is not None
+            held = compute_once(numbered) if joins else rows
+        return None if held is None else Facts(held, table)
 
     def _looks_at_news_alone(self) -> bool:
         """
@@ -277,23 +276,11 @@ class Run(State):
         files, _ = self._writes.old_and_new_files(name)
         return self._writes.read(name, files=files) if files else None
 
-    def _with_known_makers(self, stated: DataFrame, leftovers: Leftovers) -> DataFrame:
-        """The facts of the news, and which of what they need was there before the run."""
-        linked = [entity for entity in self.entities if entity in self.schema.linked]
-        earlier = {
-            entity: rows for entity in linked if (rows := self._earlier_statements(entity)) is not None
-        }
-        needed = stated.select(F.explode("needs").alias("need")).distinct()
-        needs = compute_once(needed) if earlier else None
-        if needs is None:
-            return stated
-        again = leftovers.tried_messages
-        if again is not None:
-            earlier = {
-                entity: rows.join(again, "message_id", "left_anti") for entity, rows in earlier.items()
-            }
-        makers = compute_once(known_makers(earlier, needs, leftovers.untried))
-        return stated if makers is None else stated.unionByName(makers, allowMissingColumns=True)
+    def _known_entities(self) -> DataFrame | None:
+        """Read which linked entities there are (`makes`), by what was applied before the run; or None."""
+        names = (table_name(HISTORY, entity) for entity in sorted(self.schema.linked))
+        tables = [rows.selectExpr("guid AS makes") for rows in map(self.read, names) if rows is not None]
+        return reduce(DataFrame.unionByName, tables) if tables else None
 
     def _find_leftovers(self) -> Leftovers:
         unapplied, waiting = self.unapplied(), self.waiting()
@@ -319,13 +306,14 @@ class Run(State):
         """
         if stated is None:
             return None
-        tables, tried, table = [], stated.rows, stated.table
+        tables, tried, table, known = [], stated.rows, stated.table, None
         if self.derived.may_wait:
             if self._news is not None:
-                tried, table = self._with_known_makers(tried, leftovers), None
+                known = self._known_entities()
             elif leftovers.untried is not None:
-                tried, table = drop_waiting(tried, leftovers.untried), None
-            waiting = waiting_statements(tried, self.derived.answers(), table)
+                tried = drop_waiting(tried, leftovers.untried)
+                table = None if table is None else few_table(tried)
+            waiting = waiting_statements(tried, self.derived.answers(), known, table)
             tables += [] if waiting is None else [waiting]
         if self._lookup_tables:
             # Other messages may bring statements into this, and out of it again.

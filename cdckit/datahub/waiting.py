@@ -17,7 +17,14 @@ from cdckit.datahub.statements import AUTOCREATE, DELETE, LIST, MAKES, SOUGHT, U
 from cdckit.parts.arguments import quoted, text_literal
 from cdckit.parts.arrays import ints
 from cdckit.parts.arrow_types import spark_columns
-from cdckit.parts.workers import WorkerPlan, compute_once, compute_rows, table_frame
+from cdckit.parts.workers import (
+    WorkerPlan,
+    compute_once,
+    compute_rows,
+    local_frame,
+    local_table,
+    table_frame,
+)
 
 
 def needed_links(schema: Schema, entity: str) -> str | None:
@@ -94,28 +101,11 @@ def facts(schema: Schema, statements: Mapping[str, DataFrame]) -> DataFrame | No
     return reduce(DataFrame.unionByName, tables) if tables else None
 
 
-def known_makers(
-    statements: Mapping[str, DataFrame], needs: DataFrame, waiting: DataFrame | None
-) -> DataFrame:
-    """
-    Find which `needs` (`need`) some *statements*, by their targets, make, but for those *waiting*.
-
-    They are told as `facts` that need nothing themselves.
-
-    Cost: one pass over what the statements make; no shuffle, where the needs are few.
-    """
-    tables = []
-    for entity, stated in statements.items():
-        makers = stated.where(f"{MAKES} AND error_code IS NULL").join(
-            needs, F.col("guid") == F.col("need"), "left_semi"
-        )
-        tables.append(with_statement(makers, entity).selectExpr("statement", "guid AS makes"))
-    applied = drop_waiting(reduce(DataFrame.unionByName, tables), waiting).select("makes").distinct()
-    return applied.selectExpr("makes", "CAST(array() AS array<string>) AS needs")
-
-
 def waiting_statements(
-    stated: DataFrame, answers: DataFrame | None, table: pa.Table | None = None
+    stated: DataFrame,
+    answers: DataFrame | None,
+    known: DataFrame | None = None,
+    table: pa.Table | None = None,
 ) -> DataFrame | None:
     """
     The statements that cannot be applied since an entity to which they link does not exist.
@@ -125,24 +115,32 @@ def waiting_statements(
     and for nothing else, are applied.
 
     Args:
-        stated: The `facts`, each with a number of its own, `fact_number`; `known_makers` have none.
+        stated: The `facts`; where they are held, each has a number of its own, `fact_number`.
         answers: What links have found (`Resolution.answers`).
+        known: The entities that exist whatever is stated (`makes`), where no link is looked up.
         table: The same facts, where this program holds them.
 
     Returns:
         `statement` (see `with_statement`) and `missing`, the key of the first of the entities that are not
         there: "customer c = c1"; None if nothing waits.
 
-    Cost: a job, and the work of this program for as many as `compute_rows` holds here.  Of more, one task for
-    no more than a million that make or need anything.  Others are looked at in rounds, each of which shuffles
-    their guids and links: one for each link of the longest chain of records that stand on each other, up to
-    three, and one more.  What is left of longer chains is for one task.
+    Cost: the work of this program, where it holds the facts, and a pass over the guids of *known* if any are
+    needed.  Of others, a shuffle of the guids that they make and need; if anybody needs what is not there,
+    they are held, and one task has no more than a million that make or need anything.  More are looked at in
+    rounds, each of which shuffles their guids and links: one for each link of the longest chain of records
+    that stand on each other, up to three, and one more.  What is left of longer chains is for one task.
     """
+    if table is None and _unmade_needs(stated, answers, known).isEmpty():
+        return None
     if table is not None and answers is None:
-        rows = table.select(["fact_number", "makes", "needs"])
+        rows = _with_known_entities(table.select(["fact_number", "makes", "needs"]), known)
     else:
+        if "fact_number" not in stated.columns:
+            held = compute_once(with_fact_numbers(stated))
+            assert held is not None
+            stated = held
         tied = stated.select("fact_number", "makes", "needs").where("makes IS NOT NULL OR size(needs) > 0")
-        rows = compute_rows(with_answers(tied, answers, by="fact_number"))
+        rows = compute_rows(with_answers(_with_known_rows(tied, known), answers, by="fact_number"))
     if isinstance(rows, pa.Table):
         fallen = unsupported_rows(rows)
         waiting = table_frame(stated.sparkSession, fallen, spark_columns(fallen.schema))
@@ -151,6 +149,42 @@ def waiting_statements(
     else:
         waiting = find_waiting(rows)
     return None if waiting is None else _with_names(waiting, stated)
+
+
+def with_fact_numbers(stated: DataFrame) -> DataFrame:
+    """The facts, each with a number of its own, `fact_number`: another one each time that they are made."""
+    return stated.selectExpr("*", "monotonically_increasing_id() AS fact_number")
+
+
+def _unmade_needs(stated: DataFrame, answers: DataFrame | None, known: DataFrame | None) -> DataFrame:
+    """Find what is needed and neither made nor known: if there is nothing, nothing can wait."""
+    needs, makes = stated.select(F.explode("needs").alias("makes")).distinct(), stated.select("makes")
+    if answers is not None:
+        found = answers.select(F.col("text").alias("makes"), "found")
+        needs = needs.join(found, "makes", "left").select(F.coalesce("found", "makes").alias("makes"))
+    there = makes if known is None else makes.unionByName(known)
+    return needs.join(there.where("makes IS NOT NULL").distinct(), "makes", "left_anti")
+
+
+def _with_known_entities(rows: pa.Table, known: DataFrame | None) -> pa.Table:
+    """Facts of this program, and those `_with_known_rows`, if any can be missing."""
+    needs = rows.column("needs").combine_chunks().flatten().unique()
+    if known is None or pc.all(pc.is_in(needs, rows.column("makes").combine_chunks()), min_count=0).as_py():
+        return rows
+    sought = local_frame(known.sparkSession, [(need,) for need in needs.to_pylist()], "makes string")
+    makes = local_table(known.join(sought, "makes", "left_semi").distinct()).column("makes")
+    columns = {"fact_number": pa.nulls(len(makes)), "makes": makes, "needs": [[]] * len(makes)}
+    return pa.concat_tables([rows, pa.table(columns, rows.schema)])
+
+
+def _with_known_rows(tied: DataFrame, known: DataFrame | None) -> DataFrame:
+    """The facts, and the entities that they need and are *known*, which need nothing and have no number."""
+    if known is None:
+        return tied
+    needs = tied.select(F.explode("needs").alias("makes")).distinct()
+    makes = known.join(needs, "makes", "left_semi").distinct()
+    needless = ("CAST(NULL AS long) AS fact_number", "makes", "CAST(array() AS array<string>) AS needs")
+    return tied.unionByName(makes.selectExpr(*needless))
 
 
 def drop_waiting(statements: DataFrame, waiting: DataFrame | None) -> DataFrame:

@@ -385,13 +385,19 @@ def compute_rows(rows: DataFrame, *, few: bool = False) -> DataFrame | pa.Table:
 
     Cost: a job; where the plan reads much, another one, which looks whether there are more than a few.
     """
-    some = local_table(rows) if few else _few_rows(rows, ())
+    some = local_table(rows) if few else few_table(rows)
     if some is None:
         kept = rows.localCheckpoint()
         some = local_table(kept.limit(at_home.HELD_ROWS + 1))
         if some.num_rows > at_home.HELD_ROWS:
             return kept
-    return some.cast(arrow_schema(rows.schema))
+    return some
+
+
+def few_table(rows: DataFrame) -> pa.Table | None:
+    """Few rows, made of little, in the memory of this program: a job; else None, after one or none."""
+    some = _few_rows(rows, ())
+    return None if some is None else some.cast(arrow_schema(rows.schema))
 
 
 def table_frame(spark: SparkSession, table: pa.Table, columns: T.StructType) -> DataFrame | None:

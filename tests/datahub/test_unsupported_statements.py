@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from cdckit.datahub import waiting
-from cdckit.datahub.waiting import find_unsupported_rows
+from cdckit.datahub.waiting import UNAPPLIED_COLUMNS, find_unsupported_rows
+from cdckit.parts.workers import local_table
 from support.unsupported_statements import PROGRAMS, Statement, one_by_one
 
 
@@ -47,6 +50,31 @@ def test_it_is_what_is_left_when_one_after_the_other_is_taken_away() -> None:
     expected = [one_by_one(each) for each in PROGRAMS]
     assert [fallen(*each) for each in PROGRAMS] == expected
     assert sum(0 < len(fell) < len(each) for fell, each in zip(expected, PROGRAMS, strict=True)) > 100
+
+
+def test_what_is_known_is_never_missing_whoever_holds_the_facts(spark: SparkSession) -> None:
+    """All programs at once, the guids of each its own; of every other one two guids are known."""
+    rows, expected, known = list[Any](), set[tuple[int, str]](), list[tuple[str]]()
+    for program, statements in enumerate(PROGRAMS):
+        makers: list[Statement] = [("a", []), ("b", [])] if program % 2 else []
+        known += [(f"{program} {made}",) for made, _ in makers]
+        expected |= {
+            (len(rows) + at, f"{program} {missing}") for at, missing in one_by_one([*statements, *makers])
+        }
+        for makes, needs in statements:
+            made = None if makes is None else f"{program} {makes}"
+            names = [f"{program} {need}" for need in needs]
+            statement = ("product", "m", len(rows), None, "upsert", 0, None)
+            rows.append((statement, made, names, [(name, None) for name in names], len(rows)))
+    columns = f"{UNAPPLIED_COLUMNS.split(', missing')[0]}, makes string, needs array<string>, "
+    columns += "named array<struct<need: string, text: string>>, fact_number long"
+    stated = spark.createDataFrame(rows, columns)
+    there = spark.createDataFrame(known, "makes string")
+    found = waiting.waiting_statements(stated.drop("fact_number"), None, there)
+    held = waiting.waiting_statements(stated, None, there, local_table(stated))
+    for kept in (found, held):
+        assert kept is not None
+        assert {(row["statement"]["number"], row["missing"]) for row in kept.collect()} == expected
 
 
 def test_an_answer_takes_the_place_of_what_was_asked(spark: SparkSession) -> None:

@@ -11,6 +11,7 @@ import random
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -18,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 import cdckit.datahub.runs
 import cdckit.datahub.state
 from cdckit.datahub.backoff import Backoff
-from cdckit.datahub.waiting import known_makers
+from cdckit.datahub.waiting import waiting_statements
 from support.hub_comparison import DAY, interpreted
 from support.hub_interpreter import InterpretedHub
 from support.hub_programs import BEGIN, FILTERS, READERS, Program, SparkHub, draw_program, program_differences
@@ -74,11 +75,11 @@ def test_a_hub_that_looks_up_nothing_applies_what_is_new_and_what_is_due(
     monkeypatch.setattr(cdckit.datahub.state, "_FILE_ROWS", 3)
     asked = []
 
-    def counted(statements: dict[str, DataFrame], needs: DataFrame, waiting: DataFrame | None) -> DataFrame:
-        asked.append(needs.count())
-        return known_makers(statements, needs, waiting)
+    def counted(stated: DataFrame, answers: None, known: DataFrame | None, table: Any) -> DataFrame | None:
+        asked.append(0 if known is None else known.count())
+        return waiting_statements(stated, answers, known, table)
 
-    monkeypatch.setattr(cdckit.datahub.runs, "known_makers", counted)
+    monkeypatch.setattr(cdckit.datahub.runs, "waiting_statements", counted)
     program = draw_program(seed, messages=150).without_repeats().without_lookups()
     first_delay = Backoff().first
     expected = InterpretedHub(program.schema, readers=READERS, filters=FILTERS, first_delay=first_delay)
