@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from operator import call
@@ -171,7 +171,8 @@ class Run(State):
         now = self._unapplied(stated, leftovers)
         turned = self._changed_messages(leftovers.tried, now)
         self._keep_unapplied(now, leftovers)
-        steps = [partial(self._merge, turned, lookups, merge_all, forgotten)]
+        moved = partial(self._moved_entities, turned, now, leftovers)
+        steps = [partial(self._merge, turned, moved, lookups, merge_all, forgotten)]
         # All is what it was where everything is made anew.
         if self._attempt or not merge_all:
             # What is not tried has the status that it had, unless a look at everything turned a part of it.
@@ -323,16 +324,18 @@ class Run(State):
 
     def _changed_messages(self, before: DataFrame | None, now: DataFrame | None) -> DataFrame | None:
         """The messages of which a statement is applied now and was not, or the other way round; or None."""
-        both = ((-1, before), (1, now))
-        counted = [rows.selectExpr("statement", f"{by} AS by") for by, rows in both if rows is not None]
-        if not counted:
-            return None
-        changes = reduce(DataFrame.unionByName, counted).groupBy("statement").agg(F.sum("by").alias("by"))
-        return compute_once(changes.where("by <> 0").select("statement.message_id").distinct())
+        if before is None or now is None:
+            changes = now if before is None else before
+        else:
+            counted = (rows.selectExpr("statement", f"{by} AS by") for by, rows in ((-1, before), (1, now)))
+            by_statement = reduce(DataFrame.unionByName, counted).groupBy("statement")
+            changes = by_statement.agg(F.sum("by").alias("by")).where("by <> 0")
+        return None if changes is None else compute_once(changes.select("statement.message_id").distinct())
 
     def _merge(
         self,
         turned: DataFrame | None,
+        find_moved: Callable[[], DataFrame | None],
         lookups: Mapping[str, DataFrame | None],
         merge_all: bool,
         forgotten: DataFrame | None,
@@ -352,15 +355,21 @@ class Run(State):
         elif self._lookups_changed(lookups):
             histories.merge(self.stated_targets)
         else:
-            moved = [forgotten, self._moved_entities(turned)]
+            moved = [forgotten, find_moved()]
             named = compute_once(reduce(DataFrame.unionByName, [rows for rows in moved if rows is not None]))
             histories.update(named, self._taken.refreshed)
 
-    def _moved_entities(self, turned: DataFrame | None) -> DataFrame | None:
+    def _moved_entities(
+        self, turned: DataFrame | None, unapplied: DataFrame | None, leftovers: Leftovers
+    ) -> DataFrame | None:
         """Find what the new messages speak of, and those of which a statement has *turned*."""
         assert self._fresh is not None
+        if self._news is not None and leftovers.tried is None:
+            return self.named_entities(None, unapplied)
         ids = self._fresh.select(F.col("message_identifier").alias("message_id"))
-        return self.named_entities(ids if turned is None else ids.unionByName(turned).distinct())
+        messages = ids if turned is None else ids.unionByName(turned).distinct()
+        # Where not all was looked at, nothing waits that was applied.
+        return self.named_entities(messages, None if self._news is None else unapplied)
 
     def _holds_little(self) -> bool:
         """Tell whether the hub is small, with what the run has read."""

@@ -27,7 +27,9 @@ from cdckit.datahub.outcomes import EXPORTED_COLUMNS, export_rows, message_log, 
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statement_changes import DerivedChanges
 from cdckit.datahub.statements import statement_schema
+from cdckit.datahub.waiting import drop_waiting, with_statement
 from cdckit.merging.merge import history_schema, plan_versions
+from cdckit.model.history import VALID_TO
 from cdckit.parts.arguments import flat_columns, quoted, text_literal
 from cdckit.parts.workers import compute_once, run_together
 from cdckit.shell.shell import MANY_FILES
@@ -236,15 +238,27 @@ class State:
         """Find the resolved statements about a target that the last run may have applied: all."""
         return self.derived.resolved_statements(entity)
 
-    def named_entities(self, messages: DataFrame) -> DataFrame | None:
+    def named_entities(
+        self, messages: DataFrame | None, waiting: DataFrame | None = None
+    ) -> DataFrame | None:
         """
         Find what *messages* (`message_id`) speak of, as far as it is news; None if nothing was ever stated.
 
-        One row per statement: `entity`, `guid` (null for ends of lists), `parents`.
+        Args:
+            messages: Those that are meant; without them, all of the news.
+            waiting: The statements that wait of those: they move nothing, but where a complete list may have
+                named their entities, which have been seen then.
+
+        Returns:
+            One row per statement: `entity`, `guid` (null for ends of lists), `parents`.
         """
         tables = []
         for entity in self.stated_targets:
-            rows = self.news(entity).join(messages, "message_id", "left_semi")
+            rows = self.news(entity)
+            if messages is not None:
+                rows = rows.join(messages, "message_id", "left_semi")
+            if waiting is not None and not self.derived.list_fields(entity):
+                rows = drop_waiting(with_statement(rows.where("error_code IS NULL"), entity), waiting)
             parents = ", ".join(f"data.{quoted(name)}" for name in self.schema.parent_fields(entity))
             listed = f"CAST(array({parents}) AS array<string>) AS parents"
             tables.append(rows.selectExpr(f"{text_literal(entity)} AS entity", "guid", listed))
@@ -274,6 +288,9 @@ def append_records(tables: Transaction, schema: Schema, decoded: DataFrame, batc
 
 _FILE_ROWS = 1 << 15
 """The most versions that a file has: a message has the files of its entities written anew."""
+
+MANY_ENTITIES, _SHARE = 10_000, 3
+"""Of a target with so many entities all are merged anew where one in so many is touched."""
 
 _TouchedGuids = Mapping[str, DataFrame | None]
 """By target the guids of the entities that are merged anew; None for all of them."""
@@ -339,9 +356,20 @@ class Histories:
         touched_here = self._touched_guids(entity, moved, touched)
         if touched_here is None:
             return {}
-        replace_rows(self._writes, name, touched_here, self._merge_target(entity, touched_here))
-        self._writes.compact(name, files=MANY_FILES)
+        if self._are_many(entity, touched_here):
+            self._merge_all(entity)
+        else:
+            replace_rows(self._writes, name, touched_here, self._merge_target(entity, touched_here))
+            self._writes.compact(name, files=MANY_FILES)
         return {entity: touched_here}
+
+    def _are_many(self, entity: str, touched: DataFrame) -> bool:
+        """Tell whether so many entities are *touched* that to merge all costs less than to find theirs."""
+        # Each entity has one version without an end.
+        history = self._writes.files(table_name(HISTORY, entity))
+        entities = sum(file.nulls.get(VALID_TO, file.rows) for file in history)
+        new = sum(file.rows for file in self._writes.new_files(table_name(STATEMENTS, entity)))
+        return MANY_ENTITIES <= entities <= _SHARE * new and entities <= _SHARE * touched.count()
 
     def _touched_guids(self, entity: str, moved: DataFrame, touched: _TouchedGuids) -> DataFrame | None:
         """The guids whose versions may have changed; None if there are none."""

@@ -135,14 +135,18 @@ class DerivedChanges(Resolution):
         missed = absences(mentions(statements, self.schema.parent_fields(entity)), events)
         return _with_absences(stated, missed, _field_priorities(self.schema, self.schema.targets[entity]))
 
+    def list_fields(self, entity: str) -> list[str | None]:
+        """The fields whose values have complete lists of a target's entities; None for lists of all."""
+        parents = self.schema.parent_fields(entity)
+        return [None, *parents] if self.kept.may_be_refreshed(entity) else [*parents]
+
     def _events(self, entity: str, applied: DataFrame | None) -> list[tuple[str | None, DataFrame]]:
         """
         The ends of all complete lists that may not have named an entity of the target.
 
         All of its statements that are *applied* say so; None where only some of them are known.
         """
-        parents = self.schema.parent_fields(entity)
-        lists = [None, *parents] if self.kept.may_be_refreshed(entity) else [*parents]
+        parents, lists = self.schema.parent_fields(entity), self.list_fields(entity)
         if not lists:
             return []
         applied = self.applied_statements(entity) if applied is None else applied

@@ -73,6 +73,7 @@ def test_a_hub_that_looks_up_nothing_applies_what_is_new_and_what_is_due(
     """
     monkeypatch.setattr(cdckit.datahub.runs, "FEW_STATEMENTS", 0)
     monkeypatch.setattr(cdckit.datahub.state, "_FILE_ROWS", 3)
+    monkeypatch.setattr(cdckit.datahub.state, "MANY_ENTITIES", 5)
     asked = []
 
     def counted(stated: DataFrame, answers: None, known: DataFrame | None, table: Any) -> DataFrame | None:
