@@ -368,7 +368,8 @@ class Histories:
         # Each entity has one version without an end.
         history = self._writes.files(table_name(HISTORY, entity))
         entities = sum(file.nulls.get(VALID_TO, file.rows) for file in history)
-        new = sum(file.rows for file in self._writes.new_files(table_name(STATEMENTS, entity)))
+        _, new_files = self._writes.old_and_new_files(table_name(STATEMENTS, entity))
+        new = sum(file.rows for file in new_files)
         return MANY_ENTITIES <= entities <= _SHARE * new and entities <= _SHARE * touched.count()
 
     def _touched_guids(self, entity: str, moved: DataFrame, touched: _TouchedGuids) -> DataFrame | None:
