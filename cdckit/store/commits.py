@@ -50,7 +50,7 @@ VACUUMED_UNTIL = "cdckit.vacuumed_until"
 ERASED = "cdckit.erased"
 """The note that says before which commit nothing is left, because of an erasure."""
 
-FORMAT = "4"
+FORMAT = "5"
 _FORMAT = "cdckit.format"
 """Where the column `version` says in which form a store is: comments and properties are others' to write."""
 
