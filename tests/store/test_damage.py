@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from cdckit.parts.arguments import StreamBatch
 from cdckit.store import DamagedTable, Store
+from cdckit.store.commits import FORMAT
 from cdckit.store.locations import Location
 from support.store_numbers import add, held, listing, numbers
 
@@ -99,7 +100,7 @@ def cut_the_log_of_commits(place: Path) -> None:
 
 def be_of_the_future(place: Path) -> None:
     path = place / "commits" / "_delta_log" / f"{0:020}.json"
-    path.write_text(path.read_text().replace('cdckit.format\\":\\"4', 'cdckit.format\\":\\"5'))
+    path.write_text(path.read_text().replace(f'cdckit.format\\":\\"{FORMAT}', 'cdckit.format\\":\\"99'))
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,7 @@ def be_of_the_future(place: Path) -> None:
         (lose_the_commits, "commits", "commits/_delta_log", r"there are tables \(log, ...\)"),
         (lose_a_file_of_commits, "commits", "commits/cdc-", "the file is not there"),
         (cut_the_log_of_commits, "commits", "commits/_delta_log", "log cannot be read"),
-        (be_of_the_future, "commits", "commits/_delta_log", "its format is 5"),
+        (be_of_the_future, "commits", "commits/_delta_log", "its format is 99"),
     ],
 )
 def test_damage_is_an_error(
