@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument
 from cdckit.model.forms import history_with
 from cdckit.model.history import (
     DELETED,
@@ -60,27 +59,19 @@ _MOST_VERSIONS = 2_000
 
 @takes(history=history_with(*_NEEDED), limit=COUNT)
 def validity_bars(
-    history: DataFrame,
-    *,
-    label: str | Sequence[str],
-    colour_by: str = "operation",
-    changes: DataFrame | None = None,
-    limit: int = ROWS,
-    zone: tzinfo | str | None = None,
+    history: DataFrame, *, label: str | Sequence[str], limit: int = ROWS, zone: tzinfo | str | None = None
 ) -> Figure:
     """
     Entities below each other, a bar for each version from when to when it was valid.
 
-    A bar with an arrow has no end yet; one that is hatched is a time in which the entity was deleted.
+    Its colour says what the version did to its entity (see `with_operation`).  A bar with an arrow has no end
+    yet; one that is hatched is a time in which the entity was deleted.
 
     Args:
         history: One row per version, all versions of each entity.  An end in the year 9999 or later is
             taken for an open one.
         label: The field, or the fields, that name an entity on the axis: the values of its last version
             that is not deleted and has one of them; without any, the guid.
-        colour_by: "operation", what a version did to its entity (see `with_operation`), or "source",
-            whose message began it.
-        changes: One row per change; needed to colour by source.
         limit: How many entities to draw, in the order of their labels: if not all, those that were
             deleted, then those with the most versions.  Of their versions at most 2,000 are drawn, which
             is what fits in the width of a page.
@@ -88,15 +79,12 @@ def validity_bars(
 
     Returns:
         The figure.  Its title says how many of all entities are deleted in the end, also of those that
-        are not drawn; by source, who began how many of the versions that are drawn.
+        are not drawn.
 
     Raises:
-        MissingColumns, WrongColumnType: *changes* lack a column that changes have, or have it otherwise.
-        InvalidArgument: *label* names no field, *colour_by* is something else, *changes* are missing; or
-            there is no such zone.
+        InvalidArgument: *label* names no field, or there is no such zone.
 
     Cost: one job: an aggregate by entity; the few entities then meet the history in a broadcast join.
-    By source also a join with the messages of *changes*.
 
     >>> from cdckit.notebook import pictures
     >>> figure = pictures.validity_bars(history, label="name")
@@ -107,10 +95,6 @@ def validity_bars(
     """
     fields = business_fields(history)
     names = require_fields(label, ["guid", *fields.fieldNames()], "label")
-    if colour_by not in ("operation", "source"):
-        raise InvalidArgument(None, "colour_by", "operation or source", colour_by)
-    if colour_by == "source" and changes is None:
-        raise InvalidArgument(None, "changes", "given, to know the sources of the messages", changes)
     clock = as_zone(zone)
 
     texts = [as_text(F.col(quoted(name)), history.schema[name].dataType) for name in names]
@@ -131,76 +115,52 @@ def validity_bars(
         F.count_if(F.col("ever") & ~F.col("at_last")).alias("back"),
     )
     versions = with_operation(named.drop("label").join(F.broadcast(drawn), on="guid", how="inner"))
-    if changes is not None and colour_by == "source":
-        versions = with_sources(versions, changes, SOURCE_MESSAGE)
     ordered = versions.crossJoin(F.broadcast(total)).orderBy("entity", "guid", VALID_FROM)
     rows, more = first_rows(ordered, _MOST_VERSIONS)
     if not rows:
         return text_figure("The history has no version.")
-    return _bars_of_entities(rows, more, colour_by, clock)
+    return _bars_of_entities(rows, more, clock)
 
 
 @in_style
-def _bars_of_entities(rows: list[dict[str, Any]], more: bool, colour_by: str, zone: tzinfo) -> Figure:
+def _bars_of_entities(rows: list[dict[str, Any]], more: bool, zone: tzinfo) -> Figure:
     labels = {row["guid"]: one_line(row["entity"], 40) or row["guid"] for row in rows}
     places = {guid: place for place, guid in enumerate(labels)}
-    by_source = colour_by == "source"
-    names = [source_name(row) if by_source else row["operation"] for row in rows]
-    looks = {name: PALETTE[name] for name in _OPERATIONS}
-    if by_source:
-        looks = source_looks(rows[0]["sources"], names)
     bars = [
         Bar(
-            places[row["guid"]], days(row[VALID_FROM]), days_or_none(row[VALID_TO]), looks[name], row[DELETED]
+            *(places[row["guid"]], days(row[VALID_FROM]), days_or_none(row[VALID_TO])),
+            *(PALETTE[row["operation"]], row[DELETED]),
         )
-        for row, name in zip(rows, names, strict=True)
+        for row in rows
     ]
-    counted = Counter(names)
-    seen = {name: look for name, look in looks.items() if name in counted}
-    of = "" if by_source else ": " + ", ".join(with_number(counted[name], name) for name in seen)
+    counted = Counter(row["operation"] for row in rows)
+    seen = {name: PALETTE[name] for name in _OPERATIONS if name in counted}
+    of = ", ".join(with_number(counted[name], name) for name in seen)
     total = rows[0]["entities"]
     entities = with_number(total, "entity")
     if total > len(labels):
         entities = f"{len(labels):,} of {entities}, those with deletes and the most versions first"
-    title = _sources_text(counted) if by_source else _outcome_text(rows[0], list(labels.values()))
-    subtitle = f"{'the first ' if more else ''}{with_number(len(rows), 'version')} of {entities}{of}"
-    picture = Picture(title, subtitle, rows=len(labels))
+    subtitle = f"{'the first ' if more else ''}{with_number(len(rows), 'version')} of {entities}: {of}"
+    picture = Picture(_outcome_text(rows[0], list(labels.values())), subtitle, rows=len(labels))
     rows_axis(picture.chart, list(labels.values()))
     draw_bars(picture.chart, bars, high=0.64 * min(1.0, (len(labels) + 1) / 7), pad=0.1, zone=zone)
-    others = deleted_mark() if by_source and any(bar.deleted for bar in bars) else {}
-    others |= open_end_mark() if any(bar.end is None for bar in bars) else {}
-    picture.key(seen, hollow=() if by_source else ("delete",), others=others)
+    others = open_end_mark() if any(bar.end is None for bar in bars) else {}
+    picture.key(seen, hollow=("delete",), others=others)
     picture.settle()
     return picture
 
 
 def _outcome_text(counts: Mapping[str, Any], labels: Sequence[str]) -> str:
     """Say what became of the entities: how many are deleted in the end, how many came back."""
-    entities, deleted, back = counts["entities"], counts["gone"], counts["back"]
+    entities = counts["entities"]
+    ends = [(counts["gone"], "is", "are", "deleted in the end"),
+            (counts["back"], "was", "were", "deleted and came back")]  # fmt: skip
+    parts = [(number, f"{one if number == 1 else many} {what}") for number, one, many, what in ends if number]
     if entities == 1:
-        end = (
-            "is deleted in the end"
-            if deleted
-            else "was deleted and came back"
-            if back
-            else "is never deleted"
-        )
-        return f"{labels[0]} {end}"
-    ends = [(deleted, "is deleted in the end", "are deleted in the end"),
-            (back, "was deleted and came back", "were deleted and came back")]  # fmt: skip
-    parts = [(number, singular if number == 1 else several) for number, singular, several in ends if number]
-    lines = [
-        f"{number:,} {'' if place else f'of {entities:,} entities '}{words}"
-        for place, (number, words) in enumerate(parts)
-    ]
-    return ", ".join(lines) or f"None of {entities:,} entities is ever deleted"
-
-
-def _sources_text(counted: Counter[str]) -> str:
-    """Say which source began how many of the versions, the busiest first."""
-    (first, most), *others = sorted(counted.items(), key=lambda pair: (-pair[1], pair[0]))
-    others_text = "".join(f", {name} {number:,}" for name, number in others)
-    return f"{first} began {most:,} of {with_number(counted.total(), 'version')}{others_text}"
+        return f"{labels[0]} {parts[0][1] if parts else 'is never deleted'}"
+    of_all = [f" of {entities:,} entities", ""]
+    lines = [f"{number:,}{of} {words}" for (number, words), of in zip(parts, of_all, strict=False)]
+    return ", ".join(lines) or f"None{of_all[0]} is ever deleted"
 
 
 _MOST_NAMED = 2
