@@ -37,8 +37,9 @@ def test_a_session_for_samples_compiles_once_and_makes_few_partitions() -> None:
     # By itself Java gives one compiler 48 MiB, and stops compiling when they are full.
     assert "-XX:ReservedCodeCacheSize=240m" in few[java]
     assert [each["spark.sql.adaptive.enabled"] for each in (few, many)] == ["false", "true"]
-    only = {java, "spark.sql.shuffle.partitions", "spark.sql.adaptive.enabled", "spark.buffer.pageSize"}
-    assert {name for name in few if few[name] != many.get(name)} <= only
+    only = ("shuffle.partitions", "adaptive.enabled", "constraintPropagation.enabled")
+    others = {java, "spark.buffer.pageSize", *(f"spark.sql.{name}" for name in only)}
+    assert {name for name in few if few[name] != many.get(name)} <= others
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers are Spark's own in every case")

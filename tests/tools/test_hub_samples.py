@@ -255,7 +255,9 @@ def without_towing(record: Row, context: object = None) -> Row | None:
 FILTERS = {"designator": designator, "without_towing": without_towing}
 
 NOON = datetime(2013, 2, 7, 17, 0, tzinfo=UTC)
-LONG_BEFORE, MUCH_LATER = datetime(2013, 1, 1, tzinfo=UTC), datetime(2013, 4, 1, tzinfo=UTC)
+LONG_BEFORE, AFTER_ALL, MUCH_LATER = (
+    datetime(2013, month, day, tzinfo=UTC) for month, day in ((1, 1), (2, 12), (4, 1))
+)
 
 
 class RealHub:
@@ -331,7 +333,11 @@ def without_zone(value: Any) -> Any:
 
 
 class Played:
-    """The sample in a hub: received and processed in two parts, at noon of the first day and in spring."""
+    """
+    The sample in a hub: received and processed in two parts, at noon of the first day and after the last one.
+
+    What still waits then is given up in spring.
+    """
 
     def __init__(self, hub: RealHub | NaiveHub) -> None:
         self.hub = hub
@@ -339,6 +345,7 @@ class Played:
         hub.run(NOON)
         self.at_noon = hub.statuses()
         receipts += hub.receive(NOON, MUCH_LATER)
+        hub.run(AFTER_ALL)
         hub.run(MUCH_LATER)
         self.in_the_end = hub.statuses()
         self.receipts = Counter(receipts)
