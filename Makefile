@@ -51,7 +51,7 @@ demo: $(READY) ## Read the departure board as it stood at an instant: make demo 
 quick: $(READY) lint ## Lint, types, the tests that need no JVM, and a smoke test of each door (under 3 minutes)
 	$(PYTEST) --tier quick tests
 
-test: $(READY) style ## Lint, types, every rule once, examples in docstrings, and every notebook (some 20 minutes)
+test: $(READY) style ## Lint, types, every rule once, examples in docstrings, and most notebooks (a quarter of an hour)
 	@$(MAKE) --no-print-directory --jobs=2 types all-tests
 
 full: ## The same with all tests but the random ones, and how long they took: after a change to many packages
@@ -63,7 +63,7 @@ touched: $(READY) lint ## What differs from main, tried whole with all that depe
 # Beside `types`, which uses one core alone.
 all-tests: $(READY)
 	$(PYTEST) --tier $(TIER)
-	$(PYTEST) --nbval -o testpaths=notebooks notebooks
+	$(PYTEST) --tier $(TIER) --nbval -o testpaths=notebooks notebooks
 
 soak: $(READY) ## The long tests, and fresh random ones (up to an hour): make soak SEED=1234 repeats one
 	$(PYTEST) --tier soak $(if $(SEED),--soak-seed $(SEED)) tests

@@ -120,7 +120,7 @@ def _index(notebooks: dict[str, Path]) -> Iterator[str]:
     yield "Begin with [00_your_own_data](00_your_own_data.ipynb) if you have nightly lists or tables,"
     yield "or with [01_tour](01_tour.ipynb) for a whole story."
     yield "If you know one of the specifications, go to its notebooks."
-    yield "`make test` runs every notebook and compares all outputs with those that you see."
+    yield "`make full` compares all outputs with those that you see, and `make test` all but those of five."
     for decade, numbers in groupby(sorted(notebooks), key=lambda number: number[0]):
         name, about = PARTS[decade]
         yield from ("", f"## {name}", "", about, "", "| | | |", "|---|---|---|")

@@ -2,7 +2,7 @@
 The tests in four tiers, as a plugin of pytest: `make quick`, `make test`, `make full` and `make soak`.
 
     pytest --tier quick                     what needs no JVM, and one smoke test for each door
-    pytest                                  every rule once: all but what lies in a folder `heavy`
+    pytest                                  every rule once: all but long notebooks and folders `heavy`
     pytest --tier full                      that, too
     pytest --tier soak --soak-seed 1234     what is drawn at random, from that seed, and what takes long
 
@@ -46,6 +46,9 @@ AS_MANY_CELLS = {
 }  # fmt: skip
 """Of notebooks that take longer than their cells say, by their numbers: how many cells of 1.1 s that is."""
 
+LONG_NOTEBOOKS = ("15", "16", "52", "53", "61")
+"""The numbers of notebooks that `make full` runs alone: they take long, and tests have all that they show."""
+
 COLLECTED = pytest.StashKey[dict[str, set[str]]]()
 """By the name of each test that was collected, the tiers that it is in."""
 
@@ -79,7 +82,8 @@ def tiers(item: pytest.Item) -> set[str]:
     if item.get_closest_marker("soak"):
         return {"soak"}
     drawn = {"soak"} if item.get_closest_marker("drawn") else set()
-    if HEAVY in item.path.parts:
+    is_long = item.path.suffix == ".ipynb" and item.path.name.startswith(LONG_NOTEBOOKS)
+    if is_long or HEAVY in item.path.parts:
         return {"full"} | drawn
     quick = item.get_closest_marker("smoke") or not (needs_jvm(item) or item.get_closest_marker("slow"))
     return {"test", "full"} | ({"quick"} if quick else set()) | drawn

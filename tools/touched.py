@@ -124,7 +124,8 @@ def main(arguments: list[str]) -> int:
         return 0
     begun = time.monotonic()
     pytest = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
-    runs = [["--tier", "full", *chosen.tests]] if chosen.tests else []
+    pytest += ["--tier", "full"]
+    runs = [chosen.tests] if chosen.tests else []
     runs += [["--nbval", "-o", "testpaths=notebooks", *chosen.notebooks]] if chosen.notebooks else []
     ends = [subprocess.run([*pytest, *run], cwd=ROOT, check=False).returncode for run in runs]
     print(f"touched: {time.monotonic() - begun:.0f} s")
