@@ -227,7 +227,7 @@ def table_name(event: Event) -> str:
 
 
 def source_name(event: Event, topic: str | None, source: str | None) -> str | None:
-    """Tell whose an event is: of the *source* that is said, or that it names itself, or else of its topic."""
+    """Name the source of an event: the one that is given, else its own, else its topic."""
     return source or event.source or topic
 
 

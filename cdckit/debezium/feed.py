@@ -28,8 +28,13 @@ from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import read_rows
 
 _NAMES = T.ArrayType(T.StringType())
-TABLES_SCHEMA = T.StructType().add("table", "string").add("keys", _NAMES).add("columns", _NAMES)
-TABLES_SCHEMA.add("has_ledger", "boolean")
+TABLES_SCHEMA = (
+    T.StructType()
+    .add("table", "string")
+    .add("keys", _NAMES)
+    .add("columns", _NAMES)
+    .add("has_ledger", "boolean")
+)
 """One row is one table of which events came: its full name, its key columns (none while nobody has said
 them), its columns, and whether there is a ledger of it."""
 
@@ -224,7 +229,7 @@ def _keys(tables: Mapping[str, Sequence[str]] | None) -> dict[str, tuple[str, ..
         return msgspec.convert(tables or {}, dict[str, _Key])
     except msgspec.ValidationError as error:
         needed = 'by table its key columns, such as {"orders": ["id"]}'
-        raise InvalidArgument(None, "tables", needed, tables) from error
+        raise InvalidArgument(None, "tables", needed, tables, remedy=f"{error}.") from error
 
 
 def _columns(columns: Mapping[str, Columns] | None) -> dict[str, dict[str, tuple[str, ...]]]:
@@ -232,7 +237,7 @@ def _columns(columns: Mapping[str, Columns] | None) -> dict[str, dict[str, tuple
         given = msgspec.convert(columns or {}, dict[str, dict[str, str | tuple[str, ...]]])
     except msgspec.ValidationError as error:
         needed = 'by table the types of its columns, such as {"orders": {"price": "decimal(10,2)"}}'
-        raise InvalidArgument(None, "columns", needed, columns) from error
+        raise InvalidArgument(None, "columns", needed, columns, remedy=f"{error}.") from error
     return {
         name: {column: (kinds,) if isinstance(kinds, str) else kinds for column, kinds in types.items()}
         for name, types in given.items()

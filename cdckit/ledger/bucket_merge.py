@@ -175,10 +175,11 @@ def _follow_no_place(new: pa.RecordBatch, latest: pa.Array, place: pa.Array) -> 
 
 def _arrived_before(new: pa.RecordBatch, place: pa.Array) -> Bools:
     """Tell which changes say a time of a clock, and arrived no later than the last of their entity so did."""
+    is_time = bools(pc.fill_null(pc.starts_with(new.column("sequence"), CLOCK), False))
+    if not is_time.any():
+        return is_time
     last = pc.struct_field(pc.extract_regex(place, f"^{CLOCK}.*{LOG_END}(?P<arrived>\\d+)$"), "arrived")
-    arrived = new.column("arrival").field("timestamp").cast(pa.int64())
-    is_time = pc.starts_with(new.column("sequence"), CLOCK)
-    return _find_behind(arrived, last) & bools(pc.fill_null(is_time, False))
+    return _find_behind(new.column("arrival").field("timestamp").cast(pa.int64()), last) & is_time
 
 
 def _find_behind(values: pa.Array, bound: pa.Array) -> Bools:

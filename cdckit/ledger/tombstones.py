@@ -178,7 +178,9 @@ def note_refused(tables: Transaction, kind: Kind, changes: DataFrame, kept: Colu
     place, more = REFUSED_SCHEMA.fieldNames()[:5], REFUSED_SCHEMA.fieldNames()[5:]
     rows = entity_erased.select(*(F.col(f"arrival.{name}").alias(name) for name in place), *more)
     if kept is not None and tables.has(kind.refused):
-        rows = rows.join(tables.read(kind.refused), [*place, "error_code"], "left_anti")
+        noted = tables.read(kind.refused).select(F.struct(*place, "error_code").alias("noted"))
+        noted_here = F.col("noted").eqNullSafe(F.struct(*place, "error_code"))
+        rows = rows.join(noted, noted_here, "left_anti")
     tables.append(kind.refused, rows)
 
 

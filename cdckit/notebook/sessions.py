@@ -122,7 +122,7 @@ def session(
             does not tell it.
         small: For samples, and whatever is of some thousand rows: the JVM compiles in half the time what then
             runs at half the speed, shuffles make two partitions, plans are not adapted while they run, and
-            sorts and joins take memory by 4 MiB, and no filters are made of those of other tables.
+            sorts and joins take memory by 4 MiB, and Spark infers no filters from joins.
         ui: Serve Spark's own pages, on this machine alone: `session().sparkContext.uiWebUrl` is where.  They
             name each job by what cdckit does.
         config: Further Spark settings; they win over the ones chosen here.  With

@@ -87,8 +87,8 @@ class FoldPlan:
         begin: Begins a scope with what is known of it; None where nothing is.
         states: What is known of a scope, before its first row and after its last.
         order: The columns in whose order the rows of a scope count; nulls come first.
-        logs: The columns that tell logs apart, if the rows were appended to several: in each of them they are
-            in this order, and between them the latest *time* so far in its log decides.
+        logs: The columns that tell logs apart, if the rows were appended to several: those of one log are in
+            this order, those of different logs by the latest *time* that their log has shown so far.
         time: The columns of that time, which are among those of the order.
         skip: The column that says of which rows nothing is made; None if there are no such.
     """

@@ -41,6 +41,8 @@ class Word:
     """By what it arrived as first: of another number, it is a copy."""
     offset: int | None = None
     """That of its record, if it does not grow with the arrival."""
+    clock_behind: int = 0
+    """By how many seconds its producer's clock is behind that of the others."""
 
     @property
     def is_copy(self) -> bool:
@@ -120,6 +122,11 @@ def time_of(word: Word, words: list[Word]) -> int:
     return min([no_earlier, *(logged(each, same) for each in said if each.arrived > word.arrived)])
 
 
+def arrival_of(word: Word) -> int:
+    """Two minutes after the one before, by its producer's clock, in microseconds."""
+    return (120 * word.arrived - word.clock_behind) * 1_000_000
+
+
 def times(words: list[Word]) -> dict[int, int]:
     """The same by `order_entities`: the time of each change, by when it arrived."""
     rows = sorted(words, key=lambda word: (word.entity, word.time, word.sequence, word.arrived))
@@ -127,7 +134,7 @@ def times(words: list[Word]) -> dict[int, int]:
         "operation": pa.array([OPERATIONS.index("upsert")] * len(rows), pa.int8()),
         "effective_timestamp": pa.array([each.time for each in rows], INSTANT),
         "sequence": pa.array([each.sequence for each in rows]),
-        "arrival": pa.array([(each.arrived, "t", 0, each.record, 1) for each in rows], ARRIVAL),
+        "arrival": pa.array([(arrival_of(each), "t", 0, each.record, 1) for each in rows], ARRIVAL),
         "snapshot": pa.array([each.is_read for each in rows]),
         "message_id": pa.array([str(each.message) for each in rows]),
         "source": pa.array(["s"] * len(rows)),
@@ -167,3 +174,9 @@ def test_what_a_topic_delivered_before_it_was_made_anew_stays_ahead_of_a_read() 
     """Its offset is greater, but its record is older."""
     logged, read = Word(1, 1, "", 5, 5, False, 1, offset=500), Word(2, 1, "", 10, 20, True, 2, offset=0)
     assert times([logged, read]) == {1: 5, 2: 20}
+
+
+def test_what_was_delivered_behind_a_read_counts_behind_it_though_its_clock_is() -> None:
+    read = Word(1, 1, "", 20, 10, True, 1)
+    logged = Word(2, 1, "", 10, 15, False, 2, clock_behind=121)
+    assert times([read, logged]) == {1: 10, 2: 15}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import socket
 from base64 import b64encode
 from collections.abc import Iterable
@@ -91,11 +92,16 @@ class AuditLog:
 
     def _append(self, folder: Path, lines: bytes) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        with (folder / self._name).open("ab") as file:
+        with open(folder / self._name, "ab", opener=_open_for_all_to_read) as file:
             # After a full disk the line that was cut stays a line of its own.
             was_torn, self._torn = self._torn, True
             file.write(b"\n" * was_torn + lines)
         self._torn = False
+
+
+def _open_for_all_to_read(path: str, flags: int) -> int:
+    """Open a file that its owner alone writes, whatever the process lets others do."""
+    return os.open(path, flags, 0o644)
 
 
 _SEVERITIES = (
