@@ -8,7 +8,12 @@ from collections import Counter
 from decimal import Decimal
 from typing import Any
 
-from cdckit.parts.json_text import refuse_constant
+from cdckit.parts.json_text import each_name_once, refuse_constant
+
+
+def require_names_once(text: str) -> None:
+    """Raise `RepeatedName` where a name comes twice in an object of JSON text, at any depth."""
+    json.loads(text, parse_int=float, object_pairs_hook=each_name_once)
 
 
 class RepeatedNames(dict[str, Any]):

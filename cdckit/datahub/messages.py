@@ -19,6 +19,7 @@ from pyspark.sql import types as T
 
 from cdckit.datahub.backoff import Backoff
 from cdckit.datahub.erased_records import require_no_mark
+from cdckit.datahub.json_values import require_names_once
 from cdckit.datahub.mappings import DEFAULT_SYSTEM
 from cdckit.datahub.source_systems import Schema
 from cdckit.model.faults import Fault
@@ -34,7 +35,7 @@ from cdckit.parts.argument_forms import takes
 from cdckit.parts.arguments import flat_columns, require_instant, text_literal
 from cdckit.parts.arrow_types import arrow_schema, make_batch
 from cdckit.parts.instants import microseconds, parse_instant
-from cdckit.parts.json_text import members, require_names_once
+from cdckit.parts.json_text import members
 from cdckit.parts.values import guids, time_between
 from cdckit.parts.workers import WorkerPlan
 

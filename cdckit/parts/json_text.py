@@ -38,11 +38,6 @@ def each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
-def require_names_once(text: str) -> None:
-    """Raise `RepeatedName` where a name comes twice in an object of JSON text, at any depth."""
-    json.loads(text, parse_int=float, object_pairs_hook=each_name_once)
-
-
 # What the numbers are is not asked here, so the longest one is no error.
 _DECODER = json.JSONDecoder(parse_constant=refuse_constant, parse_int=float)
 
