@@ -306,8 +306,7 @@ def _require_priorities(priorities: Mapping[str, Priority]) -> None:
         if not isinstance(source, str):
             raise InvalidArgument(None, "priorities", "of sources that are texts", source, example)
         if not isinstance(priority, Priority):
-            needed = "a Priority, such as Priority(5)"
-            raise InvalidArgument(None, f"priorities[{source!r}]", needed, priority)
+            raise InvalidArgument(None, f"priorities[{source!r}]", "a Priority", priority, example)
 
 
 def _value_by_source(values: Mapping[str, int | None], otherwise: Column) -> Column:
