@@ -1,12 +1,13 @@
 """
 The same days of changes through cdckit and its peers, each in an environment of its own.
 
-    python -m benchmarks.peers [--work DIR] [NAME…]
+    python -m benchmarks.peers [--work DIR] [--flights N…] [NAME…]
 
-A feed of ten days about 100,000 flights: 10,000 changes a day, a tenth of them late by one to three days, and
-some flights deleted.  A peer takes a day at a time, its changes or the whole table as a replica has it, and
-ends with a table of versions.  Held against it is what a plain loop over all changes says: at the end of each
-day, which gate and status had each flight?  Written to `benchmarks/peers.json`; what cannot be had is named.
+A feed of ten days about so many flights: a tenth of them changes each day, a tenth of the changes is late by
+one to three days, and some flights are deleted.  A peer takes a day at a time, its changes or the whole table
+as a replica has it, and ends with a table of versions.  Held against it is what a plain loop over all changes
+says: at the end of each day, which gate and status had each flight?  The memory is what all processes of a
+peer held at most.  Written to `benchmarks/peers.json`; what cannot be had is named.
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.measure import MEGABYTE, PeakMemory
+
 HERE = Path(__file__).parent
-FLIGHTS, DAYS, CHANGES = 100_000, 10, 10_000
+SIZES, DAYS = (100_000, 1_000_000), 10
 START = datetime(2024, 3, 1, tzinfo=UTC)
 
 
@@ -59,14 +63,14 @@ class Change(NamedTuple):
     deleted: bool
 
 
-def feed() -> list[list[Change]]:
+def feed(flights: int) -> list[list[Change]]:
     """The changes by the day of their arrival; the first day brings every flight."""
     chance = random.Random(1)
     days: list[list[Change]] = [[] for _ in range(DAYS + 1)]
-    days[0] = [_change(chance, number, START) for number in range(FLIGHTS)]
+    days[0] = [_change(chance, number, START) for number in range(flights)]
     for day in range(1, DAYS + 1):
         begin = START + timedelta(days=day)
-        for number in chance.sample(range(FLIGHTS), CHANGES):
+        for number in chance.sample(range(flights), flights // DAYS):
             at = begin + timedelta(seconds=chance.randrange(1, 86_000))
             late = chance.randrange(1, 4) if chance.random() < 0.1 else 0
             days[min(day + late, DAYS)].append(_change(chance, number, at, chance.random() < 0.02))
@@ -126,7 +130,7 @@ def _write(rows: list[Change], path: Path) -> None:
     pq.write_table(pa.Table.from_pylist([one._asdict() for one in rows], schema), path)
 
 
-def run(peer: Peer, folder: Path, days: Path) -> dict[str, Any]:
+def run(peer: Peer, folder: Path, days: Path, expected: list[State]) -> dict[str, Any]:
     """What a peer took for each day, and how much of its answer is right."""
     home = folder / peer.script
     python = home / "environment" / "bin" / "python"
@@ -137,7 +141,9 @@ def run(peer: Peer, folder: Path, days: Path) -> dict[str, Any]:
     install = [str(python), "-m", "pip", "install", "--quiet", "pyarrow>=19", *peer.needs]
     take = [str(python), str(HERE / f"{peer.script}.py"), str(days), str(work), str(DAYS)]
     for command in (install, take):
-        done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
+        own = psutil.Process().memory_info().rss // MEGABYTE
+        with PeakMemory() as peak:
+            done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
         if done.returncode:
             said = [line for line in (done.stdout + done.stderr).splitlines() if "rror" in line]
             return {"name": peer.name, "failed": said[0] if said else "no word"}
@@ -149,13 +155,13 @@ def run(peer: Peer, folder: Path, days: Path) -> dict[str, Any]:
         "name": peer.name,
         "first day": round(seconds[0], 1),
         "a later day": round(statistics.median(seconds[1:]), 2),
-        **_score(answer),
+        "peak memory, MB": peak.megabytes - own,
+        **_score(answer, expected),
     }
 
 
-def _score(answer: list[dict[str, Any]]) -> dict[str, Any]:
+def _score(answer: list[dict[str, Any]], expected: list[State]) -> dict[str, Any]:
     """Of all flights at the ends of all days, how many are as they should be; and at the last end alone."""
-    expected = truth(feed())
     by_number = defaultdict(list)
     for row in answer:
         by_number[row["number"]].append(row)
@@ -176,15 +182,19 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*", help=f"of {', '.join(each.script for each in PEERS)}")
     parser.add_argument("--work", type=Path, default=HERE.parent / "work" / "peers")
+    parser.add_argument("--flights", type=int, nargs="+", default=SIZES)
     given = parser.parse_args()
-    days = given.work.resolve() / "days"
-    days.mkdir(parents=True, exist_ok=True)
-    write_days(feed(), days)
     results = []
-    for peer in PEERS:
-        if not given.names or peer.script in given.names:
-            results.append(run(peer, given.work.resolve(), days))
-            print(json.dumps(results[-1]), flush=True)
+    for flights in given.flights:
+        days = given.work.resolve() / f"days_{flights}"
+        days.mkdir(parents=True, exist_ok=True)
+        changes = feed(flights)
+        write_days(changes, days)
+        expected = truth(changes)
+        for peer in PEERS:
+            if not given.names or peer.script in given.names:
+                results.append({"flights": flights, **run(peer, given.work.resolve(), days, expected)})
+                print(json.dumps(results[-1]), flush=True)
     if not given.names:
         (HERE.parent / "peers.json").write_text(json.dumps(results, indent=1) + "\n")
 

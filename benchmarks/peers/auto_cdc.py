@@ -78,7 +78,10 @@ def main(days: Path, work: Path, many: int) -> None:
     def take(day: int) -> None:
         shutil.copy(days / f"changes_{day}.parquet", feed)
         run = [str(HOME / "bin" / "spark-pipelines"), "run", "--spec", str(work / "spark-pipeline.yml")]
-        subprocess.run(run, cwd=work, env={**os.environ, "SPARK_CONF_DIR": str(conf)}, check=True)
+        # It asks the first Python of the path where Spark is.
+        path = f"{sys.prefix}/bin:{os.environ['PATH']}"
+        settings = {**os.environ, "PATH": path, "SPARK_CONF_DIR": str(conf)}
+        subprocess.run(run, cwd=work, env=settings, check=True)
 
     each_day(take, work, many)
     from pyspark.sql import SparkSession
