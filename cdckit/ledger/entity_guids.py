@@ -16,7 +16,7 @@ from cdckit.ledger.kind import Kind
 from cdckit.merging.arrow_changes import GUID
 from cdckit.parts.arguments import quoted, require_columns
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.tables import AnyTable, as_spark, with_whole_keys
+from cdckit.parts.tables import AnyTable, as_spark, with_whole_numbers
 from cdckit.parts.values import can_be_guids, guids
 from cdckit.parts.widening import as_type, common_spark_type
 from cdckit.query.entity_keys import is_value
@@ -70,7 +70,7 @@ def table_guids(keys: AnyTable, spark: SparkSession, kind: Kind, fields: T.Struc
         InvalidArgument: A column is of a type whose values the key field may not have.
     """
     whole = [name for name in kind.keys if isinstance(fields[name].dataType, T.IntegralType)]
-    rows = as_spark(spark, with_whole_keys(keys, whole))
+    rows = as_spark(spark, with_whole_numbers(keys, whole))
     if GUID in rows.columns:
         return rows
     if kind.by_guid:

@@ -31,7 +31,7 @@ from cdckit.parts.arguments import (
     require_type,
 )
 from cdckit.parts.instants import FIRST_MICROSECOND, LAST_MICROSECOND
-from cdckit.parts.tables import AnyTable, as_arrow, as_spark, empty_columns, has_order, with_whole_keys
+from cdckit.parts.tables import AnyTable, as_arrow, as_spark, empty_columns, has_order, with_whole_numbers
 from cdckit.parts.widening import common_spark_type, is_made_text
 from cdckit.store import Transaction
 
@@ -68,7 +68,7 @@ def read_lists(
         require_int(priority, "priority")
         priority = Priority(int(priority))
     apart = [taken_at] if isinstance(taken_at, str) else []
-    table = with_whole_keys(table, kind.keys)
+    table = with_whole_numbers(table, kind.keys)
     if has_order(table):
         table = as_arrow(table)
     rows = as_spark(spark, table)

@@ -7,12 +7,15 @@ import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date, time, timedelta, tzinfo
+from decimal import Decimal
 from functools import partial, reduce
 from inspect import unwrap
 from operator import and_
 from pathlib import Path
 from types import FunctionType
 from urllib.parse import unquote
+from uuid import UUID
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -167,6 +170,10 @@ class _History:
         return table.put_changes(self.apply_form(some), touched, shown)
 
 
+_PLAIN = (str, bytes, int, float, Decimal, date, time, timedelta, tzinfo, UUID)
+"""Of what has one text for one value, in each process."""
+
+
 def _form_number(form: Form) -> int:
     """64 bits that tell a form from another one: by the function's name, its defaults and what is told it."""
     function, args, options = form, (), {}
@@ -196,7 +203,11 @@ def _argument_text(value: object) -> str:
         return f"dict{_argument_text([*value.items()])}"
     if isinstance(value, list | tuple):
         return f"{type(value).__name__}({', '.join(map(_argument_text, value))})"
-    return repr(value)
+    # The text of a table does not say its rows, and that of most other objects where they are in memory.
+    if value is None or isinstance(value, _PLAIN):
+        return repr(value)
+    needed = "one that functools.partial tells plain values alone: texts, numbers, times and lists of them"
+    raise InvalidArgument("publish", "form", needed, value)
 
 
 # What changed ---------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from cdckit.parts.arguments import (
     require_type,
     require_types,
 )
+from cdckit.parts.values import EXACT_JSON
 from cdckit.parts.widening import as_filled, has_void
 
 DIGITS = 38
@@ -309,7 +310,7 @@ def field_names(changes: DataFrame) -> list[str]:
 def statement_columns(
     operation: Column,
     start: Column,
-    content: Column,
+    content: Sequence[Column],
     *,
     by: str,
     reason: str,
@@ -319,21 +320,25 @@ def statement_columns(
     """
     Make columns of changes, before `priority`, of what somebody states by hand about rows of a history.
 
-    *content* tells apart what one call, or two at one instant, say of an entity.
+    By *content*, as by the operation, what one call or two at one instant say of an entity is told apart: all
+    values, and which of them are said.
     """
     for argument, text in (("by", by), ("reason", reason), ("source", source)):
         require_name(text, argument)
     stated_at = datetime.now(UTC) if received_at is None else received_at
     instant = require_instant(stated_at, "received_at")
     clock = stated_at.astimezone(UTC).replace(tzinfo=None).isoformat(" ")
+    message = F.lit(f"{by}, {clock}: {reason}")
     # From 2**30 on are the numbers of words that a move took along (`merging.arrow_changes`).
-    number = F.pmod(F.xxhash64(content), F.lit(2**30 - 1)) + 1
+    # A hash of values passes over nulls: two statements that differ by a null alone would be one.
+    text = F.to_json(F.struct(operation, *content), {**EXACT_JSON, "ignoreNullFields": "false"})
+    number = F.pmod(F.xxhash64(message, text), F.lit(2**30 - 1)) + 1
     return [
         operation.alias("operation"),
         start.alias("effective_timestamp"),
         F.lit(AFTER_ALL).alias("sequence"),
         arrival_of(source, instant, record_number=number),
-        F.lit(f"{by}, {clock}: {reason}").alias("message_id"),
+        message.alias("message_id"),
         F.lit(source).alias("source"),
     ]
 

@@ -227,7 +227,7 @@ def to_pandas(frame: DataFrame, *, limit: int = 100_000) -> pd.DataFrame:
         All rows.  A column's type follows from its type in Spark, never from its rows.  Instants are aware,
         in UTC and to the microsecond (so that the year 9999 fits), whatever the session's zone is.  Whole
         numbers and truths have pandas' own types that hold nulls.  Dates, decimals and binaries are
-        Python's; structs and maps are dictionaries.
+        Python's; structs and maps are dictionaries, in which whole numbers beside nulls stay whole.
 
     Raises:
         TooManyRows: There are more than *limit*; at most one more than that has come.
@@ -258,5 +258,7 @@ def to_pandas(frame: DataFrame, *, limit: int = 100_000) -> pd.DataFrame:
     if table.num_rows > limit:
         raise TooManyRows(limit, len(frame.columns))
     # Spark names the zone of its session, which says nothing about the instants.
-    rows: pd.DataFrame = table.cast(schema).to_pandas(types_mapper=_WITH_NULLS.get, maps_as_pydicts="strict")
+    rows: pd.DataFrame = table.cast(schema).to_pandas(
+        types_mapper=_WITH_NULLS.get, maps_as_pydicts="strict", integer_object_nulls=True
+    )
     return rows

@@ -106,11 +106,11 @@ def are_made_floats(values: pd.Series) -> bool:
     return bool(len(filled)) and bool(((filled == filled.round()) & (filled.abs() < _EXACT)).all())
 
 
-def with_whole_keys(frame: AnyTable, keys: Collection[str]) -> AnyTable:
-    """The table; of pandas with whole numbers again in the key columns of which empty cells made floats."""
+def with_whole_numbers(frame: AnyTable, columns: Collection[str]) -> AnyTable:
+    """The table; of pandas with whole numbers again in such *columns* of which empty cells made floats."""
     if not isinstance(frame, pd.DataFrame) or not frame.columns.is_unique:
         return frame
-    floats = [name for name in frame.columns if str(name) in keys and are_made_floats(frame[name])]
+    floats = [name for name in frame.columns if str(name) in columns and are_made_floats(frame[name])]
     return frame.astype(dict.fromkeys(floats, "Int64")) if floats else frame
 
 

@@ -260,7 +260,8 @@ def check(
             that speaks of other rows too.  However the check ends, it is released.
 
     Of a history of changes with an end (`effective_until`) the suite `history` asks less: it may have gaps,
-    and an end may take back what was once there.
+    and an end may take back what was once there.  Of what was believed the suite `bitemporal` then does not
+    ask how often an instant is: it does not find two versions at once, as it does without ends.
 
     Returns:
         A `CheckResult`: in a notebook a table of the sentences, each with the number of rows that break it,

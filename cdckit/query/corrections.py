@@ -106,10 +106,11 @@ def correct(
     key = require_keys(keys, fields.fieldNames())
     right = _right_values(history, values, [name for name in fields.fieldNames() if name not in key])
     data = F.struct(*(right.get(field.name, _of_key(field, key)).alias(field.name) for field in fields))
+    carried = F.struct(*(F.lit(name in {*key, *right}).alias(name) for name in fields.names))
     stated = statement_columns(
         F.lit(DELETE if values is None else UPSERT),
         F.col(VALID_FROM),
-        F.to_json(F.struct(VALID_FROM, VALID_TO, data)),
+        [F.col(VALID_FROM), F.col(VALID_TO), data, carried],
         by=by,
         reason=reason,
         source=source,
@@ -121,7 +122,7 @@ def correct(
         *stated,
         (F.lit(NO_PRIORITY) if right else weights["guid"]).alias("priority"),
         data.alias("data"),
-        F.struct(*(F.lit(name in {*key, *right}).alias(name) for name in fields.names)).alias("carried"),
+        carried.alias("carried"),
         F.struct(*priorities).alias("field_priorities"),
         F.col(VALID_TO).alias(UNTIL),
     )

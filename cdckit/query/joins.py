@@ -22,7 +22,7 @@ from cdckit.parts.arguments import (
     wrong_type,
 )
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.tables import AnyTable, as_spark, with_whole_keys
+from cdckit.parts.tables import AnyTable, as_spark, with_whole_numbers
 from cdckit.parts.values import comparable
 from cdckit.parts.workers import map_columns
 from cdckit.query.intervals import (
@@ -160,7 +160,7 @@ def as_of_join(
     """
     if not isinstance(facts, DataFrame):
         keys = {name for lookup in lookups if isinstance(lookup, Lookup) for name in both_sides(lookup.on)[0]}
-        facts = as_spark(SparkSession.active(), with_whole_keys(facts, keys))
+        facts = as_spark(SparkSession.active(), with_whole_numbers(facts, keys))
     moment = _moment(facts, time, known)
     # All are checked before the first is joined: an error speaks of what the caller gave.
     beliefs = known is not None

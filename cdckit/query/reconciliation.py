@@ -243,11 +243,12 @@ def repair(
         values.append(cast_whole(value, field.dataType, column).alias(column.name))
         carried.append(is_said.alias(column.name))
         priorities.append(F.when(finding == DIFFERENT, stands).alias(column.name))
-    data, operation = F.struct(*values), F.when(finding == EXTRA, DELETE).otherwise(UPSERT)
+    data, says = F.struct(*values), F.struct(*carried)
+    operation = F.when(finding == EXTRA, DELETE).otherwise(UPSERT)
     stated = statement_columns(
         operation,
         sides.instant,
-        F.to_json(F.struct(sides.instant.alias("at"), operation.alias("operation"), data.alias("data"))),
+        [sides.instant, data, says],
         by=by,
         reason=reason,
         source=RECONCILIATION,
@@ -258,6 +259,6 @@ def repair(
         *stated,
         of_row.alias("priority"),
         data.alias("data"),
-        F.struct(*carried).alias("carried"),
+        says.alias("carried"),
         F.struct(*priorities).alias("field_priorities"),
     )

@@ -8,6 +8,7 @@ from functools import reduce
 from operator import and_
 from typing import NamedTuple
 
+import pandas as pd
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -23,7 +24,7 @@ from cdckit.parts.arguments import (
     wrong_argument,
     wrong_type,
 )
-from cdckit.parts.tables import AnyTable, as_spark
+from cdckit.parts.tables import AnyTable, as_spark, with_whole_numbers
 from cdckit.parts.values import comparable
 from cdckit.parts.widening import common_spark_type, is_made_text
 from cdckit.query.as_of import as_of
@@ -64,18 +65,22 @@ ONE_INSTANT = "take its rows of one instant"
 
 
 def read_sides(history: DataFrame, source: AnyTable, valid_at: datetime, keys: Sequence[str]) -> Sides:
-    names = business_fields(history).fieldNames()
+    of_history = business_fields(history)
+    names = of_history.fieldNames()
     key = require_keys(keys, names)
     instant = require_instant(valid_at, "valid_at")
-    table = as_spark(history.sparkSession, source)
+    whole = [field.name for field in of_history if isinstance(field.dataType, T.IntegralType)]
+    table = as_spark(history.sparkSession, with_whole_numbers(source, whole))
     require_batch(table, "source", ONE_INSTANT)
     require_columns(table, key, remedy="The source says by its keys which entity it means.")
     unknown = [name for name in table.columns if name not in names]
     if unknown:
         needed = f"of columns that are fields of the history, {', '.join(names)}"
-        remedy = suggest_names(unknown, names) or f"Leave the others out: source.drop({str(unknown)[1:-1]})."
+        named = f"columns={unknown}" if isinstance(source, pd.DataFrame) else str(unknown)[1:-1]
+        remedy = suggest_names(unknown, names) or f"Leave the others out: source.drop({named})."
         raise wrong_argument("source", needed, unknown, remedy=remedy)
-    types = {name: _common_type(name, history, table) for name in names if name in table.columns}
+    is_sparks = isinstance(source, DataFrame)
+    types = {name: _common_type(name, history, table, is_sparks) for name in names if name in table.columns}
 
     def alike(frame: DataFrame) -> DataFrame:
         columns = {
@@ -89,7 +94,7 @@ def read_sides(history: DataFrame, source: AnyTable, valid_at: datetime, keys: S
     return Sides(alike(history), alike(table), instant, [fields[name] for name in key], compared)
 
 
-def _common_type(name: str, history: DataFrame, source: DataFrame) -> T.DataType:
+def _common_type(name: str, history: DataFrame, source: DataFrame, is_sparks: bool) -> T.DataType:
     """The type that holds the values of both; raises where only their texts could be compared."""
     kind, other = history.schema[name].dataType, source.schema[name].dataType
     common = common_spark_type(kind, other)
@@ -97,7 +102,9 @@ def _common_type(name: str, history: DataFrame, source: DataFrame) -> T.DataType
     is_other_time = kind != other and isinstance(common, T.TimestampType | T.TimestampNTZType)
     if common is None or is_other_time or is_made_text(common, kind, other):
         needed = f"a type that compares exactly with the history's {kind.simpleString()}"
-        remedy = f'Cast it: source.withColumn("{name}", F.col("{name}").cast("{kind.simpleString()}")).'
+        remedy = f"Cast it to {kind.simpleString()}."
+        if is_sparks:
+            remedy = f'Cast it: source.withColumn("{name}", F.col("{name}").cast("{kind.simpleString()}")).'
         raise wrong_type(name, needed, other.simpleString(), remedy)
     return common
 

@@ -35,7 +35,7 @@ from cdckit.parts.tables import (
     has_order,
     require_types_of_histories,
     spark_table,
-    with_whole_keys,
+    with_whole_numbers,
     without_void,
 )
 from cdckit.parts.values import as_text, is_collated
@@ -107,7 +107,7 @@ def as_table(frame: AnyTable, *, keys: Collection[object] = ()) -> GivenTable:
     Of pandas, *keys* by their names of which empty cells made floats are whole numbers again.
     """
     if isinstance(keys, list | tuple):
-        frame = with_whole_keys(frame, [str(name) for name in keys if isinstance(name, str | Integral)])
+        frame = with_whole_numbers(frame, [str(name) for name in keys if isinstance(name, str | Integral)])
     if has_order(frame):
         arrow, digits_below = as_arrow_with_digits(frame)
         table, columns = arrow, arrow.column_names

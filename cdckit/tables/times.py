@@ -115,9 +115,10 @@ def _parse_text(text: Column) -> Column:
     full = text = F.trim(text)
     for form, replacement in _TO_FULL.items():
         full = F.regexp_replace(full, form, replacement)
-    full = F.when(text.rlike(_FULL), text).otherwise(F.regexp_extract(full, _FULL, 0))
+    is_hour_24 = text.rlike(_IS_HOUR_24)
+    full = F.when(text.rlike(_FULL) & ~is_hour_24, text).otherwise(F.regexp_extract(full, _FULL, 0))
     # Hour 24 is read as hour 0 of its day, and is that of the next one.
-    more = F.when(text.rlike(_IS_HOUR_24), F.lit(_MICROSECONDS_A_DAY)).otherwise(F.lit(0))
+    more = F.when(is_hour_24, F.lit(_MICROSECONDS_A_DAY)).otherwise(F.lit(0))
     instant = F.timestamp_micros(F.unix_micros(full.try_cast("timestamp_ltz")) + more)
     return within_years(instant, T.TimestampType())
 

@@ -9,6 +9,7 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.table import TableAlterer
@@ -264,6 +265,9 @@ def test_a_form_is_told_from_every_other_one(spark: SparkSession, tmp_path: Path
     for form in (lambda history: history, from_day(1), OfDay(1), OfDay(1).form, partial(OfDay(1)), named(1)):
         with pytest.raises(InvalidArgument, match=r"function with a name of its own.*functools\.partial"):
             ledger.publish(target, form)
+    for told_it in (pd.DataFrame({"day": [1]}), spark.range(1), OfDay(1), [at_least]):
+        with pytest.raises(InvalidArgument, match="tells plain values alone"):
+            ledger.publish(target, partial(at_least, day=told_it))
     for one in (with_default, lambda day: partial(at_least, day=day)):
         for day, rows in ((1, 2), (5, 1), (1, 2)):
             ledger.publish(target, one(day))

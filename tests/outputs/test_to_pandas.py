@@ -51,6 +51,20 @@ def test_types_follow_from_the_types_and_not_from_the_rows(spark: SparkSession) 
     assert list(empty.dtypes) == list(table.dtypes)
 
 
+def test_whole_numbers_within_stay_whole_beside_nulls(spark: SparkSession) -> None:
+    """A float of this number would be one less, in the same field of another row as in a list of its own."""
+    frame = spark.sql("""
+        SELECT * FROM VALUES
+            (named_struct('n', 9007199254740993), array(9007199254740993, NULL), map('a', 9007199254740993)),
+            (named_struct('n', CAST(NULL AS bigint)), array(1, 2), map('b', NULL))
+        AS v(s, l, m)
+    """)
+    structs, lists, maps = (to_pandas(frame)[name].tolist() for name in ("s", "l", "m"))
+    assert (structs, maps) == ([{"n": 9007199254740993}, {"n": None}], [{"a": 9007199254740993}, {"b": None}])
+    assert [list(each) for each in lists] == [[9007199254740993, None], [1, 2]]
+    assert all(type(number) is int for number in (structs[0]["n"], lists[0][0], maps[0]["a"]))
+
+
 @pytest.mark.parametrize("limit", [-1, True, 1.5, 2**31 - 1])
 def test_a_limit_is_a_whole_number(spark: SparkSession, limit: object) -> None:
     with pytest.raises(InvalidArgument, match="needs limit to be"):

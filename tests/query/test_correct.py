@@ -252,6 +252,22 @@ def test_a_correction_of_a_correction_counts_with_an_end_and_without(
         assert prices(history_of(back), "B") == [(1, 7), (2, 8), (12, 7)]
 
 
+def test_what_is_said_at_one_instant_has_places_of_its_own(history: DataFrame) -> None:
+    """Nothing of it is another statement's repeat: not what differs by a null, by the operation or by who."""
+    said: list[tuple[dict[str, Any] | None, str]] = [
+        ({"price": None}, "anna"),
+        ({"pier": None}, "anna"),
+        ({"price": None, "pier": None}, "anna"),
+        (None, "anna"),
+        ({"price": None}, "ben"),
+        ({"price": None}, "ben"),
+    ]
+    at = {"received_at": day(20), "keys": KEYS, "reason": "misread"}
+    of_one = history.where("gate = 'B'")
+    every = union_changes(*(correct(of_one, values, day(2), day(3), by=by, **at) for values, by in said))
+    assert every.select("arrival").distinct().count() == len(said) - 1
+
+
 def test_it_is_told_by_whom_and_taken_back(said: DataFrame, history: DataFrame) -> None:
     right = correct(history, {"price": 0}, day(2), day(3), **STEWARD, received_at=day(20))
     both = union_changes(said, right).localCheckpoint()

@@ -348,6 +348,18 @@ def test_a_call_that_cannot_be_answered_says_what_is_needed(
         reconcile(**wrong(call))
 
 
+def test_whole_numbers_beside_an_empty_cell_of_pandas_are_whole(history: DataFrame) -> None:
+    """What pandas made floats of, key or field, is compared as the whole numbers that they were."""
+    table = pd.DataFrame(SOURCE, columns=["number", "name", "price"])
+    assert [str(kind) for kind in table.dtypes] == ["float64", "object", "float64"]
+    found = reconcile(history, table, valid_at=NOON, keys=KEYS)
+    assert seen(found, "number", "finding", "field") == [each[:3] for each in FOUND]
+    with pytest.raises(InvalidArgument, match=r"source\.drop\(columns=\['colour'\]\)"):
+        reconcile(history, table.assign(colour="red"), valid_at=NOON, keys=KEYS)
+    with pytest.raises(WrongColumnType, match=r"Cast it to int\."):
+        reconcile(history, table.assign(price="1"), valid_at=NOON, keys=KEYS)
+
+
 def test_a_repair_needs_to_know_what_stands(history: DataFrame, source: DataFrame) -> None:
     with pytest.raises(MissingColumns, match="field_provenance"):
         repair(history.drop("field_provenance"), source, valid_at=NOON, keys=KEYS, by="bob")

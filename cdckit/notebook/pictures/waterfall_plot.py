@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import tzinfo
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -104,12 +104,14 @@ def waterfall(
     if not rows:
         return text_figure(f"{measure}: {_number(Decimal(before))}, in both reports")
     steps = [_Step(_NOTHING if row["step"] is None else row["step"], Decimal(row["amount"])) for row in rows]
-    remainder = Decimal(rows[0]["total"]) - sum(step.amount for step in steps)
     if is_day:
         steps.sort(key=lambda step: step.name)
-    drawn = [*steps, *([_Step(_OTHERS, remainder)] if more else [])]
     note = f"the parts of {with_number(rows[0]['messages'], 'message')}, by {'day of ' if is_day else ''}{by}"
-    return _picture(drawn, Decimal(before), measure, note, _looks(by, steps), by_kind=by == "kind")
+    # Amounts have up to 38 digits, of which Python's sums keep 28 otherwise.
+    with localcontext(prec=76):
+        remainder = Decimal(rows[0]["total"]) - sum(step.amount for step in steps)
+        drawn = [*steps, *([_Step(_OTHERS, remainder)] if more else [])]
+        return _picture(drawn, Decimal(before), measure, note, _looks(by, steps), by_kind=by == "kind")
 
 
 class _Step(NamedTuple):

@@ -332,7 +332,9 @@ def _typed_value(text: str, kind: T.DataType, zone: tzinfo) -> Column:
         if Context(prec=100).quantize(number, Decimal(1).scaleb(-kind.scale)) != number:
             needed = f"a number of at most {kind.scale} decimal places"
             raise InvalidArgument("correction_form", "value", needed, text)
-    return F.lit(text or None).cast(kind)
+    # Where Spark's ANSI mode is off, a cast makes null of what it cannot read.
+    refused = F.raise_error(f"correction_form() needs value to be of {kind.simpleString()}; it is {text!r}.")
+    return F.coalesce(F.lit(text).try_cast(kind), refused.cast(kind)) if text else F.lit(None).cast(kind)
 
 
 class _FormWidget:

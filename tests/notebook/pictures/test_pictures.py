@@ -400,6 +400,13 @@ def test_steps_that_are_small_beside_the_total_fill_the_picture_all_the_same(par
     assert "the axis does not begin at 0" in figure.axes[0].get_title(loc="left")
 
 
+def test_a_waterfall_of_long_amounts_loses_no_digit(parts: DataFrame) -> None:
+    """Python's own sums keep 28 digits."""
+    before = Decimal("12345678901234567890123456789012345.67")
+    title = pictures.waterfall(parts, before=before).get_suptitle()
+    assert title.startswith("amount: 12,345,678,901,234,567,890,123,456,789,012,325.67 instead of ")
+
+
 def test_a_waterfall_is_of_days_sources_and_what_has_no_room(parts: DataFrame) -> None:
     days = pictures.waterfall(parts, by="arrival_timestamp", zone="Europe/Zurich")
     assert [name for name, *_ in steps_of(days)] == ["before", "2024-03-10", "2024-03-11", "after"]

@@ -13,6 +13,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from pyspark.errors import SparkRuntimeException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -379,6 +380,13 @@ def test_a_value_is_taken_as_it_is_written(spark: SparkSession) -> None:
     assert tuple(row) == tuple(expected for _, _, expected in given)
     with pytest.raises(InvalidArgument, match="value to be a number of at most 2 decimal places"):
         _typed_value("12.345", T.DecimalType(10, 2), berlin)
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        for text, kind in (("12O", T.LongType()), ("12.7", T.IntegerType()), ("2024-13-01", T.DateType())):
+            with pytest.raises(SparkRuntimeException, match=f"of {kind.simpleString()}; it is '{text}'"):
+                spark.range(1).select(_typed_value(text, kind, berlin)).collect()
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", "true")
 
 
 def test_a_form_says_that_there_are_more_entities(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
