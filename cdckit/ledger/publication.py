@@ -35,8 +35,8 @@ from cdckit.parts.workers import compute_once
 from cdckit.store import DamagedTable, Snapshot, Store
 from cdckit.store.columns import as_columns, renamed_columns
 from cdckit.store.commits import ERASED
+from cdckit.store.delta_log import first_answer
 from cdckit.store.files import to_signed
-from cdckit.store.log import first_answer
 
 _LOG = logging.getLogger(__name__)
 

@@ -20,13 +20,13 @@ from cdckit.merging.arrow_changes import GUID
 from cdckit.model.history import OPEN_END
 from cdckit.parts.arguments import quoted
 from cdckit.parts.workers import worker_reports
-from cdckit.store import foreign_changes, log
+from cdckit.store import delta_log, foreign_changes
 from cdckit.store.columns import storable_columns, stored_names
+from cdckit.store.delta_log import DeltaLog
 from cdckit.store.erasure import forget_versions, unneeded_files
 from cdckit.store.errors import ForeignChange
 from cdckit.store.files import OUR_FILES, File, Table, Target, read_spark
 from cdckit.store.locations import COMMITS, Location, locate
-from cdckit.store.log import DeltaLog
 from cdckit.store.writing import Rows, row_columns, write
 
 NEEDED = "an empty place, or a table that this ledger has published"
@@ -101,7 +101,7 @@ class PublishedTable:
                 raise InvalidArgument("publish", "target", NEEDED, f"{target}, in which {other} lies")
         else:
             self._head = DeltaLog(self._location, self._location.delta(self._folder), self._folder)
-            form = self._head.delta.transaction_version(log.batch_names(source).digest)
+            form = self._head.delta.transaction_version(delta_log.batch_names(source).digest)
             if form is None:
                 raise InvalidArgument("publish", "target", NEEDED, str(target))
             made, state = map(self._head.delta.transaction_version, _mark_names(source))
@@ -112,8 +112,8 @@ class PublishedTable:
         if self._head is None:
             return
         foreign, oldest = None, self._head.version + 1
-        for oldest, actions in log.entries_until(self._location, self._folder, self._head.version):
-            if log.commit_mark(actions) is not None:
+        for oldest, actions in delta_log.entries_until(self._location, self._folder, self._head.version):
+            if delta_log.commit_mark(actions) is not None:
                 break
             if foreign_changes.is_foreign_change(self._location, self._folder, oldest, actions):
                 foreign = foreign_changes.describe_change(self._head.name, oldest, actions, ANEW)
@@ -147,7 +147,7 @@ class PublishedTable:
         False if another writer was faster, or the table had to be made ready: then look at it again.
         """
         table = Table(self._folder, self._folder, self.stored(row_columns(rows)))
-        if self._head is not None and log.add_features(self._head, table.stored):
+        if self._head is not None and delta_log.add_features(self._head, table.stored):
             return False
         added = [file.add() for file in write(rows, Target.from_table(self._location, table)).files]
         carried = self._carried(shown)
@@ -160,7 +160,7 @@ class PublishedTable:
 
     def _begin(self, table: Table, added: list[AddAction], carried: CommitProperties) -> bool:
         """Make the table; False if another writer was faster."""
-        is_made = log.create(self._location, table, added, carried)
+        is_made = delta_log.create(self._location, table, added, carried)
         # Of writers that died: who was erased since may be in them.  One that lives finds the table made.
         for path in self._orphans if is_made else ():
             self._location.delete(f"{self._folder}/{path}")
@@ -169,7 +169,7 @@ class PublishedTable:
     def _carried(self, shown: Shown) -> CommitProperties:
         """What a commit carries, so that the table tells what it shows."""
         mark = dict(zip(_mark_names(self._source), (shown.made, shown.state), strict=True))
-        return log.commit_properties(shown.commit, (self._source, shown.form), more=mark)
+        return delta_log.commit_properties(shown.commit, (self._source, shown.form), more=mark)
 
     def put_all(self, rows: DataFrame, size: int, shown: Shown) -> bool:
         """Write the whole table, of about *size* bytes; False as `put`."""
@@ -201,10 +201,10 @@ class PublishedTable:
         if self._head is None or not erased:
             return True
         names = self._location.listed(f"{self._folder}/_delta_log")
-        entries = [entry for name in names if (entry := log.log_entry(name)) is not None]
+        entries = [entry for name in names if (entry := delta_log.log_entry(name)) is not None]
         oldest = min((version for version, kind in entries if kind == "json"), default=0)
-        first = log.commit_mark(
-            log.read_actions(self._location, self._folder, oldest), _mark_names(self._source)[0]
+        first = delta_log.commit_mark(
+            delta_log.read_actions(self._location, self._folder, oldest), _mark_names(self._source)[0]
         )
         if first is not None and first >= erased:
             return True
@@ -214,8 +214,10 @@ class PublishedTable:
         if not self._head.commit([], self._head.state.stored, self._carried(self.shown)):
             return False
         newest = DeltaLog(self._location, self._folder, self._folder).version
-        behind = log.entries_until(self._location, self._folder, newest)
-        version = next((entry for entry, actions in behind if log.commit_mark(actions) is not None), oldest)
+        behind = delta_log.entries_until(self._location, self._folder, newest)
+        version = next(
+            (entry for entry, actions in behind if delta_log.commit_mark(actions) is not None), oldest
+        )
         # Of this table, and of those that lie in folders of their own below it.
         tables = tuple(path[: path.index("_delta_log/")] for path in paths if "_delta_log/" in path)
         others = tuple(table for table in set(tables) if table)
@@ -244,7 +246,7 @@ def stored_columns(columns: T.StructType, table: str, before: T.StructType | Non
 
 def _mark_names(source: str) -> tuple[str, str]:
     """Under which names a commit carries when the commit that it shows was made, and the history's state."""
-    name = log.batch_names(source).digest
+    name = delta_log.batch_names(source).digest
     return f"{name}:made", f"{name}:state"
 
 

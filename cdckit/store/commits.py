@@ -27,11 +27,11 @@ from pyspark.sql import types as T
 
 from cdckit.parts.arguments import StreamBatch, flat_columns
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.store import foreign_changes, log
+from cdckit.store import delta_log, foreign_changes
+from cdckit.store.delta_log import NO_HOOK, DeltaLog
 from cdckit.store.errors import BatchIdReused, DamagedTable
 from cdckit.store.files import OUR_FILES, File, Table, Target, Where, read_arrow, read_spark
 from cdckit.store.locations import COMMITS, Location
-from cdckit.store.log import NO_HOOK, DeltaLog
 from cdckit.store.table_plans import CommittedTable, Plan
 from cdckit.store.writing import write
 
@@ -96,10 +96,10 @@ class Commit:
 class Commits:
     """The table of commits as it stands when this is made."""
 
-    def __init__(self, location: Location, delta_log: DeltaLog) -> None:
-        self._location, self._log = location, delta_log
-        self.at: int = delta_log.version
-        self._files = delta_log.state.files
+    def __init__(self, location: Location, table_log: DeltaLog) -> None:
+        self._location, self._log = location, table_log
+        self.at: int = table_log.version
+        self._files = table_log.state.files
         ranges = sorted(
             (file.low.get("version", -1), file.high.get("version", -1)) for file in self._files.values()
         )
@@ -113,8 +113,8 @@ class Commits:
     def _require_kept_by_others(self, is_whole: bool) -> None:
         """Raise for entries of its log that are neither ours nor such as keep all rows."""
         foreign = None
-        for version, actions in log.entries_until(self._location, COMMITS, self.at):
-            if log.commit_mark(actions) is not None:
+        for version, actions in delta_log.entries_until(self._location, COMMITS, self.at):
+            if delta_log.commit_mark(actions) is not None:
                 added = [action["add"]["stats"] for action in actions if "add" in action]
                 last = max(json.loads(stats)["maxValues"]["version"] for stats in added)
                 restored = all(OUR_FILES.fullmatch(path) for path in self._files)
@@ -129,7 +129,7 @@ class Commits:
                 foreign = foreign_changes.describe_change(COMMITS, version, actions, remedy)
         if foreign is not None:
             raise foreign
-        raise log.damaged_log(COMMITS, COMMITS, self.at, ValueError("it does not name every commit"))
+        raise delta_log.damaged_log(COMMITS, COMMITS, self.at, ValueError("it does not name every commit"))
 
     def newest(self) -> Commits:
         """The table of commits as it stands now."""
@@ -169,13 +169,13 @@ class Commits:
             DamagedTable: The log does not say the same of it twice.
         """
         transaction_version = self._log.delta.transaction_version
-        names = log.batch_names(batch)
+        names = delta_log.batch_names(batch)
         digest: int | None = transaction_version(names.digest)
         last = transaction_version(names.number) if names.number else batch
-        check = None if last is None or digest is None else log.batch_check(last, digest)
+        check = None if last is None or digest is None else delta_log.batch_check(last, digest)
         if transaction_version(names.check) != check:
             error = ValueError(f"it says two things about the batch {batch!r}")
-            raise log.damaged_log(COMMITS, COMMITS, self.at, error)
+            raise delta_log.damaged_log(COMMITS, COMMITS, self.at, error)
         if isinstance(batch, StreamBatch) and isinstance(last, int) and last != batch.number:
             if last > batch.number:
                 raise BatchIdReused(batch, 0, 0, last)
@@ -214,18 +214,18 @@ class Commits:
             self._log.delta.create_write_transaction(
                 [_write(self._location, rows), *removes],
                 "append",
-                log.delta_schema(self._log.state.stored),
-                commit_properties=log.commit_properties(mark, batch),
+                delta_log.delta_schema(self._log.state.stored),
+                commit_properties=delta_log.commit_properties(mark, batch),
                 post_commithook_properties=NO_HOOK,
             )
         except (DeltaError, OSError):
             # Another writer was faster; or the answer was lost, and the commit is there: its mark tells.
-            if log.commit_mark(log.read_actions(self._location, COMMITS, self.at + 1)) != mark:
+            if delta_log.commit_mark(delta_log.read_actions(self._location, COMMITS, self.at + 1)) != mark:
                 if self.newest().at > self.at:
                     return False
                 raise
         with suppress(Exception):  # The commit has landed: whatever happens now is no fault of it.
-            log.keep_short(self.newest()._log.delta)
+            delta_log.keep_short(self.newest()._log.delta)
         return True
 
     def _files_to_fold(self, version: int) -> list[File]:
@@ -274,14 +274,14 @@ def load(location: Location) -> Commits | None:
             raise DamagedTable(COMMITS, f"{COMMITS}/_delta_log", problem, remedy)
         if not orphans:
             return None
-    delta_log = DeltaLog(location, COMMITS, COMMITS)
-    columns = delta_log.state.stored
+    table_log = DeltaLog(location, COMMITS, COMMITS)
+    columns = table_log.state.stored
     made_by = columns["version"].metadata.get(_FORMAT) if "version" in columns.names else None
     if made_by != FORMAT:
         problem = f"its format is {made_by}, and this version of cdckit reads {FORMAT}"
         remedy = "Open it with the version of cdckit that made it, or make it anew from its records."
         raise DamagedTable(COMMITS, f"{COMMITS}/_delta_log", problem, remedy)
-    return Commits(location, delta_log)
+    return Commits(location, table_log)
 
 
 def load_or_begin(location: Location) -> Commits:
@@ -290,7 +290,7 @@ def load_or_begin(location: Location) -> Commits:
     if commits is None:
         table = Table(COMMITS, COMMITS, COMMITS_SCHEMA)
         first = _write(location, [Commit(0, datetime.now(UTC))])
-        log.create(location, table, [first], log.commit_properties(secrets.randbits(62)))
+        delta_log.create(location, table, [first], delta_log.commit_properties(secrets.randbits(62)))
         commits = load(location)
     assert commits is not None
     return commits

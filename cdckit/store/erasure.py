@@ -27,11 +27,11 @@ from uuid import uuid4
 
 import pyarrow.parquet as pq
 
-from cdckit.store import log
+from cdckit.store import delta_log
 from cdckit.store.commits import ERASED, VACUUMED, VACUUMED_UNTIL, Commit, Commits, load, next_instant
+from cdckit.store.delta_log import DeltaLog, first_answer, live_files, log_entry
 from cdckit.store.files import OUR_FILES
 from cdckit.store.locations import COMMITS, Location
-from cdckit.store.log import DeltaLog, first_answer, live_files, log_entry
 from cdckit.store.snapshot import Snapshot
 from cdckit.store.table_plans import CommittedTable, marked_version
 
@@ -168,7 +168,7 @@ def unneeded_files(location: Location, folder: str, version: int, listed: Iterab
     """
     old = set(listed) - live_files(location, folder, version)
     if not all(map(OUR_FILES.fullmatch, old)):
-        log.overtake_others(location, folder)
+        delta_log.overtake_others(location, folder)
         old -= live_files(location, folder, version)
     return old
 

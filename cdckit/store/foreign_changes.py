@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import types as T
 
-from cdckit.store import log
+from cdckit.store import delta_log
 from cdckit.store.columns import keeps_types
+from cdckit.store.delta_log import Actions, DeltaLog
 from cdckit.store.errors import KEEP_OR_REBUILD, DamagedTable, ForeignChange
 from cdckit.store.files import Table
 from cdckit.store.locations import Location
-from cdckit.store.log import Actions, DeltaLog
 
 _CONSTRAINT, _APPEND_ONLY = "delta.constraints.", "delta.appendOnly"
 
@@ -44,12 +44,12 @@ def upkeep_of_others(location: Location, table: Table) -> ForeignCommits:
     """Find what others did to a Delta table behind the version at which it is."""
     assert table.version is not None
     kept = table.version
-    for version, actions in log.entries_after(location, table.folder, kept):
-        if (mark := log.commit_mark(actions)) is not None:
+    for version, actions in delta_log.entries_after(location, table.folder, kept):
+        if (mark := delta_log.commit_mark(actions)) is not None:
             return ForeignCommits(kept, mark=mark)
         if is_foreign_change(location, table.folder, version, actions):
             return ForeignCommits(kept, describe_change(table.name, version, actions))
-        if not log.is_ours(actions):
+        if not delta_log.is_ours(actions):
             kept = version
     return ForeignCommits(kept)
 
@@ -57,7 +57,8 @@ def upkeep_of_others(location: Location, table: Table) -> ForeignCommits:
 def is_foreign_change(location: Location, folder: str, version: int, actions: Actions) -> bool:
     """Tell whether somebody else has changed rows or columns of a table by the commit that made a version."""
     return not (
-        log.is_ours(actions) or (_keeps_rows(actions) and _keeps_columns(location, folder, version, actions))
+        delta_log.is_ours(actions)
+        or (_keeps_rows(actions) and _keeps_columns(location, folder, version, actions))
     )
 
 
@@ -67,7 +68,7 @@ def _keeps_columns(location: Location, folder: str, version: int, actions: Actio
     if not texts or version == 0:
         return not texts
     try:
-        before = log.DeltaLog(location, folder, folder, version - 1).state.stored
+        before = delta_log.DeltaLog(location, folder, folder, version - 1).state.stored
     except DamagedTable:
         return False  # Nothing tells any more what the columns were.
     after = T.StructType.fromJson(json.loads(texts[-1]))
@@ -107,7 +108,7 @@ Demand = tuple[str, str]
 
 
 def require_writable(
-    delta_log: DeltaLog,
+    table_log: DeltaLog,
     partition_by: Sequence[str] = (),
     *,
     removes_rows: bool = True,
@@ -118,16 +119,16 @@ def require_writable(
     Raise `ForeignChange` for a Delta table that asks more of its writers than we do, and name what it asks.
 
     Args:
-        delta_log: The table.
+        table_log: The table.
         partition_by: The columns by which it was made to be partitioned.  Readers take the values of such
             columns from the log, and our commits name none of other columns.
         removes_rows: Whether rows are to go, which some tables do not allow.
         by_bounds: Whether all that its log says of files is needed.
         instead: What else than to take that away can be done.
     """
-    properties = property_demands(delta_log.delta.metadata().configuration, removes_rows, by_bounds)
-    demands = [*_log_demands(delta_log), *properties, *_column_demands(delta_log.state.stored)]
-    found, wanted = (", ".join(names) or "nothing" for names in (delta_log.state.partition_by, partition_by))
+    properties = property_demands(table_log.delta.metadata().configuration, removes_rows, by_bounds)
+    demands = [*_log_demands(table_log), *properties, *_column_demands(table_log.state.stored)]
+    found, wanted = (", ".join(names) or "nothing" for names in (table_log.state.partition_by, partition_by))
     if found != wanted:
         remedy = (
             f"Nothing was written. The table is partitioned by {found}, and cdckit partitions it by "
@@ -137,10 +138,12 @@ def require_writable(
         remedy = describe_demands(demands, instead)
     else:
         return
-    entries = log.entries_until(delta_log.location, delta_log.folder, delta_log.version)
-    theirs = (entry for entry in entries if not log.is_ours(entry[1]) and _says_something_of_table(entry[1]))
-    version, actions = next(theirs, (delta_log.version, []))
-    raise describe_change(delta_log.name, version, actions, remedy)
+    entries = delta_log.entries_until(table_log.location, table_log.folder, table_log.version)
+    theirs = (
+        entry for entry in entries if not delta_log.is_ours(entry[1]) and _says_something_of_table(entry[1])
+    )
+    version, actions = next(theirs, (table_log.version, []))
+    raise describe_change(table_log.name, version, actions, remedy)
 
 
 def describe_demands(demands: Sequence[Demand], instead: str) -> str:
@@ -154,16 +157,16 @@ def _says_something_of_table(actions: Actions) -> bool:
     return any("metaData" in action or "protocol" in action for action in actions)
 
 
-def _log_demands(delta_log: DeltaLog) -> Iterator[Demand]:
+def _log_demands(table_log: DeltaLog) -> Iterator[Demand]:
     """List what the features of a table ask, and what lets its log forget."""
-    protocol = delta_log.delta.protocol()
+    protocol = table_log.delta.protocol()
     needed = {*(protocol.reader_features or []), *(protocol.writer_features or [])}
     for feature in sorted(needed - _KNOWN - _IDLE):
         yield f"the feature {feature}", f"DROP FEATURE {feature}"
     # Tables of old name no features, but a version that has them all.
     if 4 < protocol.min_writer_version < 7:
         yield f"writers of version {protocol.min_writer_version}", "DROP FEATURE"
-    if expiry := delta_log.delta.metadata().configuration.get(_EXPIRY):
+    if expiry := table_log.delta.metadata().configuration.get(_EXPIRY):
         yield f"{_EXPIRY} = {expiry}", f"UNSET TBLPROPERTIES ('{_EXPIRY}')"
 
 
@@ -177,8 +180,8 @@ def property_demands(
             yield f"the CHECK constraint {name} ({value})", f"DROP CONSTRAINT {name}"
         elif removes_rows and key == _APPEND_ONLY and value.lower() == "true":
             yield f"{key} = {value}", f"SET TBLPROPERTIES ('{key}' = 'false')"
-        elif by_bounds and value != log.BOUNDS.get(key, value):
-            yield f"{key} = {value}", f"SET TBLPROPERTIES ('{key}' = '{log.BOUNDS[key]}')"
+        elif by_bounds and value != delta_log.BOUNDS.get(key, value):
+            yield f"{key} = {value}", f"SET TBLPROPERTIES ('{key}' = '{delta_log.BOUNDS[key]}')"
 
 
 def _column_demands(stored: T.StructType) -> Iterator[Demand]:

@@ -12,13 +12,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.store import foreign_changes, log, table_plans
+from cdckit.store import delta_log, foreign_changes, table_plans
 from cdckit.store.columns import true_names
 from cdckit.store.commits import Commit, Commits, load
+from cdckit.store.delta_log import DeltaLog
 from cdckit.store.errors import ForeignChange, NoSuchTable
 from cdckit.store.files import File, Table, Where, read_arrow, read_spark
 from cdckit.store.locations import COMMITS, Location
-from cdckit.store.log import DeltaLog
 from cdckit.store.table_plans import CommittedTable, Plan, State
 
 
@@ -149,7 +149,7 @@ class Snapshot:
         newest = load(self.location)
         if newest is None or mark > newest.version:
             error = ValueError(f"it lacks commit {mark}, of which a table has files")
-            raise log.damaged_log(COMMITS, COMMITS, self._commits.version, error)
+            raise delta_log.damaged_log(COMMITS, COMMITS, self._commits.version, error)
 
     def bring_up(self, name: str) -> ForeignChange | None:
         """
@@ -204,8 +204,8 @@ class Snapshot:
 
     def log_of(self, name: str, folder: str) -> DeltaLog | None:
         """The log of a Delta table in a folder, if it was loaded."""
-        delta_log = self._states[name].log if name in self._states else None
-        return delta_log if delta_log is not None and delta_log.folder == folder else None
+        table_log = self._states[name].log if name in self._states else None
+        return table_log if table_log is not None and table_log.folder == folder else None
 
     def keep_logs(self) -> None:
         """Let the next one have the logs that were loaded, which this one does not bring up any more."""

@@ -31,10 +31,10 @@ from cdckit.store.commits import (
     Commits,
     load,
 )
+from cdckit.store.delta_log import DeltaLog
 from cdckit.store.errors import ConflictingCommit, DamagedTable, OtherKind, StoreIsBusy
 from cdckit.store.files import Where, files_holding, find_damage, hold_few_rows
 from cdckit.store.locations import locate
-from cdckit.store.log import DeltaLog
 from cdckit.store.snapshot import Snapshot
 from cdckit.store.transaction import CommitResult, Transaction
 from cdckit.store.vacuum import unneeded_paths

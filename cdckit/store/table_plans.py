@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import types as T
 
-from cdckit.store import foreign_changes, log
+from cdckit.store import delta_log, foreign_changes
 from cdckit.store.columns import keeps_types
+from cdckit.store.delta_log import DeltaLog
 from cdckit.store.errors import DamagedTable, ForeignChange
 from cdckit.store.files import OUR_FILES, File, Table, to_json
 from cdckit.store.locations import Location
-from cdckit.store.log import DeltaLog
 
 
 @dataclass(frozen=True)
@@ -183,18 +183,18 @@ def load_state(
     Raises:
         DamagedTable: The log cannot be read, or says something else than what was committed.
     """
-    delta_log, damaged = _log_at(location, name, named, kept)
-    if delta_log is None or not _is_same(delta_log.state, named):
+    table_log, damaged = _log_at(location, name, named, kept)
+    if table_log is None or not _is_same(table_log.state, named):
         planned = plan()
         # A Delta table that others have changed is not in that state, and will not be.
-        if planned is None or (delta_log is not None and foreign_change(location, planned) is None):
+        if planned is None or (table_log is not None and foreign_change(location, planned) is None):
             raise damaged
         after = _planned_state(location, name, named, planned)
         if after is None:
             raise damaged
         return State(after)
-    kept_up, mark = _with_upkeep(location, delta_log)
-    if kept_up is not delta_log and kept_up.state.rows != named.rows:
+    kept_up, mark = _with_upkeep(location, table_log)
+    if kept_up is not table_log and kept_up.state.rows != named.rows:
         raise damaged
     return State(kept_up.state, kept_up, mark)
 
@@ -204,18 +204,18 @@ def _log_at(
 ) -> tuple[DeltaLog | None, DamagedTable]:
     """The log of a table at the version that a commit has made, None without one; and what is wrong then."""
     other = ValueError(f"it does not say what commit {named.commit} has written")
-    damaged = log.damaged_log(name, named.folder, named.version, other)
+    damaged = delta_log.damaged_log(name, named.folder, named.version, other)
     if kept is not None and _is_at(kept, named):
         return kept, damaged
-    delta_log: DeltaLog | None = None
+    table_log: DeltaLog | None = None
     try:
-        delta_log = log.DeltaLog(location, name, named.folder, named.version)
+        table_log = delta_log.DeltaLog(location, name, named.folder, named.version)
     except DamagedTable as error:
         damaged = error  # It lags, or is damaged: what the plan says will tell.
-    if delta_log is None or delta_log.mark != named.commit:
+    if table_log is None or table_log.mark != named.commit:
         version = marked_version(location, named)
-        delta_log = None if version is None else log.DeltaLog(location, name, named.folder, version)
-    return delta_log, damaged
+        table_log = None if version is None else delta_log.DeltaLog(location, name, named.folder, version)
+    return table_log, damaged
 
 
 def _is_at(kept: DeltaLog, named: CommittedTable) -> bool:
@@ -233,14 +233,14 @@ def _with_upkeep(location: Location, base: DeltaLog) -> tuple[DeltaLog, int]:
     others = foreign_changes.upkeep_of_others(location, base.state)
     if others.kept == base.version:
         return base, others.mark
-    return log.DeltaLog(location, base.name, base.folder, others.kept), others.mark
+    return delta_log.DeltaLog(location, base.name, base.folder, others.kept), others.mark
 
 
 def _planned_state(location: Location, name: str, named: CommittedTable, plan: Plan) -> Table | None:
     """The state that a plan leads to, which nobody has carried out; None if it is not that of the commit."""
     if plan.base is None:
         return plan.onto(None)
-    base = log.DeltaLog(location, name, named.folder, plan.base)
+    base = delta_log.DeltaLog(location, name, named.folder, plan.base)
     kept_up, _ = _with_upkeep(location, base)
     state = plan.onto((kept_up if plan.remove.keys() <= kept_up.state.files.keys() else base).state)
     is_right = _is_same(state, named) if kept_up is base else state.rows == named.rows
@@ -254,7 +254,7 @@ def _is_same(state: Table, named: CommittedTable) -> bool:
 def foreign_change(location: Location, plan: Plan) -> ForeignChange | None:
     """The first change of rows or columns that others have made to a Delta table since the base of a plan."""
     base = -1 if plan.base is None else plan.base
-    for version, actions in log.entries_after(location, plan.after.folder, base):
+    for version, actions in delta_log.entries_after(location, plan.after.folder, base):
         if foreign_changes.is_foreign_change(location, plan.after.folder, version, actions):
             return foreign_changes.describe_change(plan.after.name, version, actions)
     return None
@@ -263,8 +263,10 @@ def foreign_change(location: Location, plan: Plan) -> ForeignChange | None:
 def marked_version(location: Location, named: CommittedTable) -> int | None:
     """The version of a Delta table that a commit has made; None if there is none, not yet."""
     # Others may have come between the version at which it was to be and the one at which it is.
-    entries = log.entries_after(location, named.folder, named.version - 1)
-    return next((version for version, actions in entries if log.commit_mark(actions) == named.commit), None)
+    entries = delta_log.entries_after(location, named.folder, named.version - 1)
+    return next(
+        (version for version, actions in entries if delta_log.commit_mark(actions) == named.commit), None
+    )
 
 
 # Carrying out ---------------------------------------------------------------------------------------------
@@ -282,10 +284,10 @@ def carry_out(location: Location, plan: Plan, commit: int, head: DeltaLog | None
     def attempt() -> bool | None:
         nonlocal head
         if head is None and location.has_log(after.folder):
-            head = log.DeltaLog(location, after.name, after.folder)
+            head = delta_log.DeltaLog(location, after.name, after.folder)
         if head is None:
             adds = [file.add(data_change=path not in plan.same_rows) for path, file in after.files.items()]
-            return log.create(location, after, adds, log.commit_properties(commit)) or None
+            return delta_log.create(location, after, adds, delta_log.commit_properties(commit)) or None
         now = head.newest()
         if head.mark >= commit:
             return True
@@ -295,7 +297,7 @@ def carry_out(location: Location, plan: Plan, commit: int, head: DeltaLog | None
         is_ready = _make_ready(head, after)
         return (is_ready and _commit(head, _actions(location, plan, now), after, commit)) or None
 
-    return log.first_answer(location.delta(after.folder), attempt)
+    return delta_log.first_answer(location.delta(after.folder), attempt)
 
 
 def _actions(location: Location, plan: Plan, now: Table) -> list[AddAction | RemoveAction]:
@@ -303,7 +305,7 @@ def _actions(location: Location, plan: Plan, now: Table) -> list[AddAction | Rem
     adds, removes = plan.after.files, plan.remove
     if not removes.keys() <= now.files.keys():
         # Others have put files together that the plan removes: theirs go, with the rows that are in them.
-        adds = plan.onto(log.DeltaLog(location, now.name, now.folder, plan.base).state).files
+        adds = plan.onto(delta_log.DeltaLog(location, now.name, now.folder, plan.base).state).files
         removes = {path: file for path, file in now.files.items() if path not in adds}
     news, outdated = plan.after.files.keys() - plan.same_rows, plan.remove.keys() - plan.same_rows
     new_files = (file for path, file in adds.items() if path not in now.files)
@@ -313,12 +315,12 @@ def _actions(location: Location, plan: Plan, now: Table) -> list[AddAction | Rem
 
 def _make_ready(head: DeltaLog, after: Table) -> bool:
     """Let a table have the columns that are to come to it, in a commit of its own; False to look again."""
-    if log.add_features(head, after.stored):
+    if delta_log.add_features(head, after.stored):
         return False
     more = missing_columns(head.state.stored, after.stored)
     if more:
-        fields = log.delta_schema(more).fields
-        log.alter(head, lambda how: head.delta.alter.add_columns(fields, **how))
+        fields = delta_log.delta_schema(more).fields
+        delta_log.alter(head, lambda how: head.delta.alter.add_columns(fields, **how))
     return not more
 
 
@@ -341,8 +343,8 @@ def _commit(head: DeltaLog, actions: list[AddAction | RemoveAction], after: Tabl
     # Columns of other types come with other files for all rows: one commit takes out all that there is.
     is_append = missing_columns(head.state.stored, after.stored) == T.StructType()
     if is_append:
-        return head.commit(actions, head.state.stored, log.commit_properties(commit))
+        return head.commit(actions, head.state.stored, delta_log.commit_properties(commit))
     actions = [action for action in actions if isinstance(action, AddAction)]
     if after.files.keys() - {action.path for action in actions}:
         raise RuntimeError(f"Files of {after.name} would go with columns that stay: nothing was written.")
-    return head.commit(actions, after.stored, log.commit_properties(commit), anew=True)
+    return head.commit(actions, after.stored, delta_log.commit_properties(commit), anew=True)

@@ -41,7 +41,7 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import quoted
 from cdckit.parts.workers import WorkerPlan
-from cdckit.store import foreign_changes, log, table_plans, writing
+from cdckit.store import delta_log, foreign_changes, table_plans, writing
 from cdckit.store.columns import (
     as_columns,
     keeps_types,
@@ -53,10 +53,10 @@ from cdckit.store.columns import (
     unite_columns,
 )
 from cdckit.store.commits import VACUUMED_UNTIL, Commit, Commits, load_or_begin, next_instant
+from cdckit.store.delta_log import first_answer
 from cdckit.store.errors import BatchIdReused, ConflictingCommit, DamagedTable, NoSuchTable
 from cdckit.store.files import File, Table, Target, Where, hold_few_rows, read_arrow, read_spark
 from cdckit.store.locations import SCRATCH, Location, folder_name
-from cdckit.store.log import first_answer
 from cdckit.store.snapshot import Snapshot
 from cdckit.store.table_plans import Change, CommittedTable, Plan, missing_columns
 from cdckit.store.writing import Rows, WriteResult
@@ -120,7 +120,7 @@ class Transaction:
         spark: SparkSession | None,
         location: Location,
         commits: Commits | None,
-        kept: dict[str, log.DeltaLog] | None = None,
+        kept: dict[str, delta_log.DeltaLog] | None = None,
     ) -> None:
         self.base = Snapshot(spark, location, commits, commits.commit() if commits else None, kept)
         self._location, self._commits = location, commits
@@ -586,7 +586,7 @@ class Transaction:
         now.keep_logs()
         return CommitResult(next_one.version)
 
-    def _heads(self, now: Snapshot) -> dict[str, log.DeltaLog]:
+    def _heads(self, now: Snapshot) -> dict[str, delta_log.DeltaLog]:
         """The Delta tables that are written, brought to where the newest commit has them."""
         for name in self._read & now.named.keys() - self._changes.keys():
             # What was read would be held against something that others have changed.

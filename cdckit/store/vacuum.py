@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 
 from cdckit.store.commits import VACUUMED, Commit, Commits
+from cdckit.store.delta_log import DeltaLog, live_files, log_entry, read_actions
 from cdckit.store.errors import DamagedTable
 from cdckit.store.files import OUR_FILES
 from cdckit.store.locations import COMMITS, SCRATCH, Location
-from cdckit.store.log import DeltaLog, live_files, log_entry, read_actions
 from cdckit.store.snapshot import Snapshot
 
 

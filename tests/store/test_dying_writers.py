@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from cdckit.store import Store, commits, log, table_plans, transaction, writing
+from cdckit.store import Store, commits, delta_log, table_plans, transaction, writing
 from support.dying import Died, dies_at
 from support.store_numbers import add, held, numbers
 
@@ -40,12 +40,12 @@ STEPS = [
     Step(False, False, commits.Commits, "add", 0),  # the table of commits, without this one
     Step(False, False, commits, "_write", 1),
     Step(False, True, table_plans, "carry_out", 0),  # the commit, no table
-    Step(False, True, log, "create", 2),  # the table of commits, and one table of two
+    Step(False, True, delta_log, "create", 2),  # the table of commits, and one table of two
     Step(True, False, writing._OpenFile, "close", 1),
     Step(True, False, commits.Commits, "newest", 0),
     Step(True, False, commits.Commits, "add", 0),
     Step(True, False, commits, "_write", 0),  # the file of a commit, before that is made
-    Step(True, True, log, "keep_short", 0),
+    Step(True, True, delta_log, "keep_short", 0),
     Step(True, True, table_plans, "carry_out", 0),
     Step(True, True, table_plans, "_commit", 0),
     Step(True, True, table_plans, "_commit", 1),  # one table of two
@@ -182,7 +182,7 @@ def test_a_commit_whose_answer_was_lost_is_found(
     assert store.snapshot().version == 2
 
 
-@pytest.mark.parametrize(("where", "what"), [(table_plans, "carry_out"), (log, "keep_short")])
+@pytest.mark.parametrize(("where", "what"), [(table_plans, "carry_out"), (delta_log, "keep_short")])
 def test_what_fails_after_a_commit_does_not_fail_it(
     store: Store, monkeypatch: pytest.MonkeyPatch, where: Any, what: str
 ) -> None:

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from cdckit.errors import InvalidArgument
-from cdckit.store import ConflictingCommit, ForeignChange, Store, commits, erasure, log
+from cdckit.store import ConflictingCommit, ForeignChange, Store, commits, delta_log, erasure
 from cdckit.store.erasure import forget_past, forget_versions
 from cdckit.store.locations import Location
 from support.dying import Died, dies_at
@@ -116,7 +116,7 @@ STEPS = [
     (commits, "_write"),
     (commits.Commits, "add"),
     (erasure, "forget_versions"),
-    (log.DeltaTable, "create_checkpoint"),
+    (delta_log.DeltaTable, "create_checkpoint"),
     (erasure.Location, "delete"),
 ]
 
@@ -213,13 +213,13 @@ def test_an_optimize_that_it_overtakes_fails(with_past: Store, place: Path) -> N
 def test_an_optimize_that_lands_while_it_looks_stays(
     with_past: Store, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    land, real = begin_optimize(place / "log"), log.overtake_others
+    land, real = begin_optimize(place / "log"), delta_log.overtake_others
 
     def overtaken(location: Location, folder: str) -> None:
         land()
         real(location, folder)
 
-    monkeypatch.setattr(log, "overtake_others", overtaken)
+    monkeypatch.setattr(delta_log, "overtake_others", overtaken)
     forget_past(with_past.snapshot().location)
     with_past.check(deep=True)
     assert names_in(with_past, "log") == ["bob", "bob"]

@@ -18,8 +18,8 @@ from deltalake.schema import Field, PrimitiveType
 from deltalake.transaction import AddAction
 from pyspark.sql import SparkSession
 
-from cdckit.store import DamagedTable, ForeignChange, Store, Transaction, log, table_plans
-from cdckit.store.log import DeltaLog
+from cdckit.store import DamagedTable, ForeignChange, Store, Transaction, delta_log, table_plans
+from cdckit.store.delta_log import DeltaLog
 from support.store_numbers import add, held, listing, numbers
 
 
@@ -320,7 +320,7 @@ def test_another_writer_was_faster_only_where_one_was(store: Store, table: str) 
     head = DeltaLog(store.snapshot().location, "log", "log")
     removed = [one.remove() for one in head.state.files.values()]
     with pytest.raises(CommitFailedError, match="append"):
-        head.commit(removed, head.state.stored, log.commit_properties(9))
+        head.commit(removed, head.state.stored, delta_log.commit_properties(9))
 
 
 def test_a_change_feed_is_adopted(store: Store, table: str) -> None:
@@ -470,7 +470,7 @@ def test_streams_see_new_rows_alone(spark: SparkSession, table: str, place: Path
         transaction.append("log", numbers(4))
         transaction.compact("log")
         transaction.commit()
-    actions = log.read_actions(store.snapshot().location, "log", 3)
+    actions = delta_log.read_actions(store.snapshot().location, "log", 3)
     told = [
         (kind, one["dataChange"])
         for each in actions

@@ -12,10 +12,10 @@ import pytest
 from deltalake import DeltaTable
 
 from cdckit.errors import InvalidArgument
-from cdckit.store import File, NoSuchTable, Store, log
+from cdckit.store import File, NoSuchTable, Store, delta_log
+from cdckit.store.delta_log import DeltaLog
 from cdckit.store.files import _files_named
 from cdckit.store.locations import Location
-from cdckit.store.log import DeltaLog
 from support.store_numbers import add, held, listing, numbers
 
 
@@ -254,7 +254,7 @@ def test_a_store_does_not_read_again_what_it_wrote_itself(
             read.append(name)
             super().__init__(location, name, folder, version)
 
-    monkeypatch.setattr(log, "DeltaLog", Read)
+    monkeypatch.setattr(delta_log, "DeltaLog", Read)
     for number in range(1, 6):
         add(store, "log", number)
     assert read == ["log"]
@@ -269,13 +269,13 @@ def test_a_log_that_stays_open_is_loaded_again_from_time_to_time(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A table that was loaded once goes through all commits since: the 300th took three times as long."""
-    loaded = Mock(wraps=log.DeltaTable)
-    monkeypatch.setattr(log, "DeltaTable", loaded)
+    loaded = Mock(wraps=delta_log.DeltaTable)
+    monkeypatch.setattr(delta_log, "DeltaTable", loaded)
     add(store, "log", 0)
     kept = DeltaLog(store.snapshot().location, "log", "log")
     loaded.reset_mock()
     for version in range(1, 65):
-        kept.commit([], kept.state.stored, log.commit_properties(version))
+        kept.commit([], kept.state.stored, delta_log.commit_properties(version))
         assert (kept.version, kept.mark, kept.newest().rows) == (version, version, 1)
     assert loaded.call_count == 3
 
