@@ -47,8 +47,8 @@ from cdckit.rdss.objects import (
 from cdckit.rdss.outcomes import Outcome, Status
 from cdckit.rdss.reading import RULES, Rules
 from cdckit.rdss.sequences import overdue_verdict
-from cdckit.shell.fold_tables import last_outcomes, say_outcomes
 from cdckit.shell.shell import Shell, WorkResult, is_overdue
+from cdckit.shell.states_and_outcomes import last_outcomes, say_outcomes
 from cdckit.store import Snapshot, Transaction
 
 _TOLD = (

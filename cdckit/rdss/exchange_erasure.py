@@ -47,8 +47,8 @@ from cdckit.rdss.exchange_tables import (
     names_within,
     whole_messages,
 )
-from cdckit.shell.fold_tables import MANY_FILES, OUTCOMES, PLACE, PLACE_SCHEMA, FoldTables
 from cdckit.shell.record_places import rewrite_rows
+from cdckit.shell.states_and_outcomes import MANY_FILES, OUTCOMES, PLACE, PLACE_SCHEMA, StatesAndOutcomes
 from cdckit.store import Transaction
 from cdckit.store.store import Tables
 
@@ -99,7 +99,7 @@ def forget_objects(
     rows: list[ForgetObject | ForgetSequence] = [ForgetObject(names(uuid)) for uuid in uuids]
     rows += [ForgetSequence(names(sequence)) for sequence in sequences]
     # What was written of them before goes with the files.
-    handed = FoldTables(tables, folds).take_rows(rows, rewrites=1).few
+    handed = StatesAndOutcomes(tables, folds).take_rows(rows, rewrites=1).few
     # A statement about an object is behind what its sequence claims.
     left = {row.message.arrival.place: row.message for row in handed if isinstance(row, Left)}
     _remember(tables, OBJECT, uuids, later == REFUSE)

@@ -35,7 +35,7 @@ from cdckit.rdss.message_rows import BEFORE_ALL
 from cdckit.rdss.object_bodies import KEY
 from cdckit.rdss.objects import ObjectType, changes
 from cdckit.rdss.outcomes import Status
-from cdckit.shell.fold_tables import (
+from cdckit.shell.states_and_outcomes import (
     MANY_FILES,
     OUTCOMES,
     PLACE,
@@ -43,7 +43,7 @@ from cdckit.shell.fold_tables import (
     STATES,
     WRITTEN,
     FoldedRows,
-    FoldTables,
+    StatesAndOutcomes,
     tuple_batch,
 )
 from cdckit.store import Transaction
@@ -75,7 +75,7 @@ class Intake:
         if self._folds.settings.erased_objects:
             messages = tables.read(MESSAGES, files=written.files)
             note_refused(messages.where(is_refused()), tables, self._settings)
-        self._follow(self._fold_tables().take(written.files))
+        self._follow(self._states_and_outcomes().take(written.files))
         for grown in (MESSAGES, OUTCOMES):
             tables.compact(grown, files=MANY_FILES)
 
@@ -89,7 +89,7 @@ class Intake:
             tables.drop(name)
         for object_type in ObjectType:
             self._settings.kind(object_type).forget(tables)
-        folds = self._fold_tables()
+        folds = self._states_and_outcomes()
         sent = rows_here(tables, OWN, OWN_SCHEMA)
         folds.take_rows([OwnMessage(row["identity"], row["status"]) for row in sent])
         self._follow(folds.take(tables.files(MESSAGES)))
@@ -104,13 +104,13 @@ class Intake:
         rows = [{"identity": names.of(row["message_id"]), **row, "status": status.value} for row in sound]
         table = pa.Table.from_pylist(rows, arrow_schema(OWN_SCHEMA))
         tables.append(OWN, table, compact_at=MANY_FILES)
-        self._fold_tables().take_rows([OwnMessage(row["identity"], status.value) for row in rows])
+        self._states_and_outcomes().take_rows([OwnMessage(row["identity"], status.value) for row in rows])
         return len(rows)
 
     # -----------------------------------------------------------------------------------------------------
 
-    def _fold_tables(self) -> FoldTables:
-        return FoldTables(self._tables, self._folds)
+    def _states_and_outcomes(self) -> StatesAndOutcomes:
+        return StatesAndOutcomes(self._tables, self._folds)
 
     def _decode(self, records: DataFrame) -> DataFrame:
         """Rows of `MESSAGES` for records with their places; of what was erased the places alone."""

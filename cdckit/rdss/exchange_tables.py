@@ -27,7 +27,7 @@ from cdckit.rdss.reading import Rules
 from cdckit.rdss.sequence_rules import PartOutcome
 from cdckit.rdss.sequences import PARTS_SCHEMA, assemble_messages
 from cdckit.shell import shell
-from cdckit.shell.fold_tables import PLACE, PLACE_SCHEMA, DoorFolds, last_outcomes, state_of
+from cdckit.shell.states_and_outcomes import PLACE, PLACE_SCHEMA, DoorFolds, last_outcomes, state_of
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.files import read_batches
 from cdckit.store.store import Tables, read_note, write_note

@@ -20,8 +20,8 @@ from cdckit.model.records import ERROR_CODE, RECORD_SCHEMA, REJECT_SCHEMA
 from cdckit.parts.argument_forms import INT, no_stream, rows_of, takes
 from cdckit.parts.arguments import wrong_argument
 from cdckit.parts.workers import compute_once, describe_jobs
-from cdckit.shell.fold_tables import PLACE, last_outcomes, say_outcomes
 from cdckit.shell.shell import MANY_FILES, ReceiveResult, Shell, WorkResult, is_overdue
+from cdckit.shell.states_and_outcomes import PLACE, last_outcomes, say_outcomes
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import read_rows
 from cdckit.streams.catalogue import (

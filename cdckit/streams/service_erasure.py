@@ -23,8 +23,8 @@ from cdckit.parts.fold import Result
 from cdckit.parts.folded_rows import explode_rule, with_rule
 from cdckit.parts.values import guid
 from cdckit.parts.workers import compute_once
-from cdckit.shell.fold_tables import PLACE, FoldTables
 from cdckit.shell.record_places import SharedRecords, rewrite_rows
+from cdckit.shell.states_and_outcomes import PLACE, StatesAndOutcomes
 from cdckit.store import Transaction
 from cdckit.store.store import read_rows
 from cdckit.streams.catalogue import (
@@ -199,9 +199,9 @@ class _Erasure:
         # What was written of them before goes with the files.
         self._folds().take_rows(rows, rewrites=1)
 
-    def _folds(self) -> FoldTables:
+    def _folds(self) -> StatesAndOutcomes:
         # What is made anew of earlier batches says of which.
-        return FoldTables(self._tables, self._settings.folds(0))
+        return StatesAndOutcomes(self._tables, self._settings.folds(0))
 
     def _forget_acknowledged(self, theirs: DataFrame) -> list[ErasedPart]:
         """Take out which notifications of their updates devices have acknowledged."""

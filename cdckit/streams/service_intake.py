@@ -12,8 +12,8 @@ from cdckit.ledger.intake import apply_within
 from cdckit.model.records import RECORD_COLUMNS
 from cdckit.parts.folded_rows import with_rule
 from cdckit.parts.workers import run_together
-from cdckit.shell.fold_tables import OUTCOMES, STATES, FoldedRows, FoldTables
 from cdckit.shell.shell import MANY_FILES
+from cdckit.shell.states_and_outcomes import OUTCOMES, STATES, FoldedRows, StatesAndOutcomes
 from cdckit.store import File, Transaction
 from cdckit.store.writing import WriteResult
 from cdckit.streams.catalogue import STREAMS, SUBSCRIPTIONS
@@ -92,7 +92,7 @@ class Intake:
         """Bring the other tables up to records that were kept."""
         if not files:
             return
-        folds = FoldTables(self._tables, self._settings.folds(self.number))
+        folds = StatesAndOutcomes(self._tables, self._settings.folds(self.number))
         run_together(self._tables.spark, partial(self._write, folds.take(files)), MADE)
         self._subscribe()
         for grown in (RECORDS, OUTCOMES):

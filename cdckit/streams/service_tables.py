@@ -19,7 +19,7 @@ from cdckit.model.records import ERROR_CODE, ERROR_FIELDS, RECORD_COLUMNS, RECOR
 from cdckit.parts.arrow_types import arrow_schema, spark_columns
 from cdckit.parts.workers import WorkerPlan
 from cdckit.shell import shell
-from cdckit.shell.fold_tables import PLACE_SCHEMA, DoorFolds, FoldedRows, last_states
+from cdckit.shell.states_and_outcomes import PLACE_SCHEMA, DoorFolds, FoldedRows, last_states
 from cdckit.store import Transaction
 from cdckit.store.files import Where
 from cdckit.store.store import Tables, read_note, read_rows, write_note

@@ -30,7 +30,7 @@ from cdckit.rdss.exchange_rows import Names
 from cdckit.rdss.exchange_rules import Identity
 from cdckit.rdss.exchange_tables import NAMES_NOTE
 from cdckit.shell import fold_tables
-from cdckit.shell.fold_tables import STATES
+from cdckit.shell.states_and_outcomes import STATES
 from support.rdss_messages import as_bytes, changed, message
 from tools.tiers import seeds
 

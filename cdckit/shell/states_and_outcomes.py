@@ -223,7 +223,7 @@ class FoldedRows:
     many: DataFrame | None = None
 
 
-class FoldTables:
+class StatesAndOutcomes:
     """What a transaction does with the folds of a door."""
 
     def __init__(self, tables: Transaction, door: DoorFolds) -> None:
