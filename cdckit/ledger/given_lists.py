@@ -18,7 +18,13 @@ from cdckit.ledger.log_rows import require_keys_keep_their_texts, require_times_
 from cdckit.ledger.tombstones import Erasures, drop_erased
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.changes import UPSERT, note_empty, with_empty_as
-from cdckit.model.lists import CORRUPT, has_corrupt_rows, list_arrival, list_message_id, listed_fields
+from cdckit.model.list_comparison import (
+    CORRUPT,
+    has_corrupt_rows,
+    list_arrival,
+    list_message_id,
+    listed_fields,
+)
 from cdckit.model.sources import Priority
 from cdckit.parts.arguments import (
     microseconds,

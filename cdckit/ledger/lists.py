@@ -31,7 +31,7 @@ from cdckit.ledger.tombstones import Erasures
 from cdckit.ledger.views import Gate, run_gate
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.changes import ABSENT, empty_fields, note_empty
-from cdckit.model.lists import NAMED_LISTS, compare_lists, content_digest, is_list_change
+from cdckit.model.list_comparison import NAMED_LISTS, compare_lists, content_digest, is_list_change
 from cdckit.model.sources import Priority, with_priorities
 from cdckit.model.unions import unite
 from cdckit.parts.arguments import microseconds, require_struct

@@ -25,7 +25,7 @@ from cdckit.model.changes import (
     require_moves,
 )
 from cdckit.model.history import STANDARD_COLUMNS
-from cdckit.model.lists import is_list_change, is_table_row
+from cdckit.model.list_comparison import is_list_change, is_table_row
 from cdckit.model.records import REJECT, with_reject
 from cdckit.parts.columns import built_once, with_guid
 from cdckit.parts.values import key_digest

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from cdckit.ledger.columns import log_fields
 from cdckit.ledger.kind import Kind
 from cdckit.merging.arrow_changes import GUID
-from cdckit.model.lists import is_list_change
+from cdckit.model.list_comparison import is_list_change
 from cdckit.parts.arguments import flat_columns, quoted
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import read_note, write_note

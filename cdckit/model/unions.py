@@ -32,7 +32,7 @@ from cdckit.model.changes import (
     untyped_fields,
     with_empty_as,
 )
-from cdckit.model.lists import is_table_row
+from cdckit.model.list_comparison import is_table_row
 from cdckit.parts.argument_forms import takes
 from cdckit.parts.arguments import quoted, require_columns, require_struct
 from cdckit.parts.public_calls import called

@@ -23,7 +23,7 @@ from cdckit.model.history import (
     provenance_type,
     require_history,
 )
-from cdckit.model.lists import is_list_change
+from cdckit.model.list_comparison import is_list_change
 from cdckit.parts.argument_forms import INSTANT, Form, rows_with, takes
 from cdckit.parts.arguments import (
     quoted,

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.model.changes import note_empty
-from cdckit.model.lists import CORRUPT, NAMED_LISTS, compare_lists, has_corrupt_rows, listed_fields
+from cdckit.model.list_comparison import CORRUPT, NAMED_LISTS, compare_lists, has_corrupt_rows, listed_fields
 from cdckit.parts.argument_forms import FLAG, INT, takes
 from cdckit.parts.arguments import free_name, microseconds, quoted, require_batch, wrong_argument, wrong_type
 from cdckit.parts.tables import AnyTable, require_distinct

@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.model.changes import UNTIL, note_empty
 from cdckit.model.history import is_never, open_end
-from cdckit.model.lists import CORRUPT
+from cdckit.model.list_comparison import CORRUPT
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.parts.argument_forms import takes
 from cdckit.parts.arguments import quoted, require_batch, require_instant, require_int, with_number

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.model.lists import CORRUPT
+from cdckit.model.list_comparison import CORRUPT
 from cdckit.model.records import ERROR_CODE
 from cdckit.notebook.tables import Cell, Grid, Table, html_text
 from cdckit.parts.argument_forms import takes
