@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from cdckit.model.logs import CLOCK, LOG_END
+from cdckit.model.places import CLOCK, LOG_END
 
 _DIGITS = 20
 """As many as an unsigned number of 64 bits has."""

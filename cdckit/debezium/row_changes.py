@@ -23,7 +23,7 @@ from cdckit.debezium.events import (
 )
 from cdckit.debezium.positions import without_offset
 from cdckit.debezium.rows import FAULTS, Rows, TablePlan, read_rows
-from cdckit.model.logs import RECORD_PLACE
+from cdckit.model.places import RECORD_PLACE
 from cdckit.parts.json_objects import plain_text
 
 ARRIVAL = ("timestamp", "topic", "partition", "offset")

@@ -38,7 +38,7 @@ from cdckit.merging.log_order import has_log, is_placed, order_entities
 from cdckit.merging.versions import versions
 from cdckit.model.changes import MOVED, UNTIL
 from cdckit.model.history import VALID_TO
-from cdckit.model.logs import CLOCK, LOG_END
+from cdckit.model.places import CLOCK, LOG_END
 from cdckit.parts.arrays import (
     NOWHERE,
     Bools,

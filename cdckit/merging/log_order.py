@@ -46,7 +46,7 @@ from cdckit.merging.arrow_changes import (
 )
 from cdckit.merging.shifts import with_leavers_first
 from cdckit.model.changes import ABSENT, AFTER_ALL, TRUNCATE, UNTIL, UPSERT
-from cdckit.model.logs import CLOCK, LOG_END
+from cdckit.model.places import CLOCK, LOG_END
 from cdckit.parts.arrays import (
     NOWHERE,
     Bools,

@@ -13,7 +13,7 @@ from cdckit.errors import CdcError
 from cdckit.ledger.kind import Kind
 from cdckit.ledger.receipts import ErasedPart
 from cdckit.merging.arrow_changes import GUID
-from cdckit.model.logs import RECORD_PLACE
+from cdckit.model.places import RECORD_PLACE
 from cdckit.parts.arguments import quoted
 from cdckit.parts.workers import compute_once
 from cdckit.store import File, Transaction

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from cdckit.merging.arrow_changes import OPERATIONS, Layout, carried_column, value_column
 from cdckit.merging.log_order import order_entities
-from cdckit.model.logs import LOG_END
+from cdckit.model.places import LOG_END
 from tools.tiers import seeds
 
 LAYOUT = Layout(("id",), (0,), frozenset(), by_guid=False, entity="thing")

@@ -47,7 +47,7 @@ KERNELS = (
     "debezium/rows",
     "debezium/unsent_values",
     "model/faults",
-    "model/logs",
+    "model/places",
     "parts/fold",
     "parts/json_objects",
     "parts/json_text",
