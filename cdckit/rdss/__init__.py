@@ -22,10 +22,10 @@ from cdckit.rdss.decoding import decode, queue_records
 from cdckit.rdss.decoration import decorate_bytes
 from cdckit.rdss.exchange import Exchange
 from cdckit.rdss.findings import Queue, RdssFault
+from cdckit.rdss.message_assembly import assemble_messages, parts, waiting
 from cdckit.rdss.objects import ObjectType, changes, preservation_events, preservation_history, read_requests
 from cdckit.rdss.outcomes import Outcome, Status
 from cdckit.rdss.reading import RULES, Rules, split
-from cdckit.rdss.sequences import assemble_messages, parts, waiting
 from cdckit.rdss.validation import Verdict, validate
 from cdckit.rdss.version_chains import (
     find_version_cycles,

@@ -34,6 +34,7 @@ from cdckit.rdss.exchange_tables import (
     with_outcomes,
 )
 from cdckit.rdss.existence_rules import UNKNOWN_CODES
+from cdckit.rdss.message_assembly import overdue_verdict
 from cdckit.rdss.message_rows import VERDICT
 from cdckit.rdss.message_types import PRESERVATION, READ
 from cdckit.rdss.object_bodies import KEY
@@ -46,7 +47,6 @@ from cdckit.rdss.objects import (
 )
 from cdckit.rdss.outcomes import Outcome, Status
 from cdckit.rdss.reading import RULES, Rules
-from cdckit.rdss.sequences import overdue_verdict
 from cdckit.shell.shell import Shell, WorkResult, is_overdue
 from cdckit.shell.states_and_outcomes import last_outcomes, say_outcomes
 from cdckit.store import Snapshot, Transaction

@@ -19,13 +19,13 @@ from cdckit.rdss.exchange_rows import ERASED, READS, RECORD, ExchangeRules, Name
 from cdckit.rdss.exchange_rules import FOLDS, Identity
 from cdckit.rdss.existence_rules import FAULTS, UNKNOWN_CODES
 from cdckit.rdss.findings import BODY, RdssFault, json_path
+from cdckit.rdss.message_assembly import PARTS_SCHEMA, assemble_messages
 from cdckit.rdss.message_rows import VERDICT
 from cdckit.rdss.object_bodies import KEY
 from cdckit.rdss.objects import ObjectType
 from cdckit.rdss.outcomes import STATUSES, Outcome, Status
 from cdckit.rdss.reading import Rules
 from cdckit.rdss.sequence_rules import PartOutcome
-from cdckit.rdss.sequences import PARTS_SCHEMA, assemble_messages
 from cdckit.shell import shell
 from cdckit.shell.states_and_outcomes import PLACE, PLACE_SCHEMA, DoorFolds, last_outcomes, state_of
 from cdckit.store import Snapshot, Transaction

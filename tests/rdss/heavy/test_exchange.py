@@ -4,7 +4,7 @@
 In `make test`:
 tests/rdss/test_exchange_cases.py::test_what_becomes_of_messages_about_objects,
 tests/test_doors.py::test_a_rebuild_lets_only_what_was_given_up_wait_again,
-tests/rdss/test_rdss_sequences.py::test_missing_parts_are_waited_for_and_then_given_up_with_what_was_there.
+tests/rdss/test_message_assembly.py::test_missing_parts_are_waited_for_and_then_given_up_with_what_was_there.
 """
 
 from __future__ import annotations
