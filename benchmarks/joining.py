@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from benchmarks.measure import Result, Timing, content_hash, side_by_side
 from cdckit import Ledger
 from cdckit.model.history import DELETED, SOURCE_MESSAGE, SYSTEM_FROM, SYSTEM_TO, VALID_FROM, VALID_TO
-from cdckit.query.joins import Lookup, as_of_join
+from cdckit.query.as_of_joins import Lookup, as_of_join
 
 FACTS, VERSIONS, PER_KEY = 2_000_000, 1_400_000, 7
 HOT_FACTS, HOT_VERSIONS = 1_000_000, 100_000

@@ -12,9 +12,9 @@ from cdckit.notebook.sessions import session
 from cdckit.parts.files import expectations, samples
 from cdckit.quality.checks import check
 from cdckit.query.as_of import as_of, between, current
+from cdckit.query.as_of_joins import Lookup, as_of_join
 from cdckit.query.bitemporal import as_known, bitemporal, keep_known
 from cdckit.query.differences import changes_between
-from cdckit.query.joins import Lookup, as_of_join
 from cdckit.query.provenance import blame
 from cdckit.query.why import why
 from cdckit.tables import changes_from, changes_from_snapshots

@@ -83,8 +83,8 @@ independently.  Beside them stand
   is true from its own time on, but no later than what stands behind it.  What the log says and its partition
   delivered behind a read, by offset, counts behind it, whatever its place; so does what it delivered behind a
   place that is a time of a clock and begins with `cdckit.model.places.CLOCK`.  (A record that is older by
-  more than a minute was delivered before: the topic was made anew.)  A place may begin with the name of its log
-  and `LOG_END`, for a source that had several: places of two logs are not compared, but times.  Next may
+  more than a minute was delivered before: the topic was made anew.)  A place may begin with the name of its
+  log and `LOG_END`, for a source that had several: places of two logs are not compared, but times.  Next may
   come a number of the transaction and `LOG_END`: within a log that several servers write, it counts before
   the place, of which each server has its own.  What a snapshot read and gives no place (its `sequence` is
   empty), or none in a log with a name where there are such, stands where it arrived, by `arrival`: it is

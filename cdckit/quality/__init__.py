@@ -5,7 +5,7 @@ stream's batches, the rows of changes and histories that are not sound, and what
 
 from cdckit.quality.checks import BrokenPromises
 from cdckit.quality.data_docs import check_all, gate
-from cdckit.quality.findings import (
+from cdckit.quality.unsound_rows import (
     coalesce_versions,
     find_contradictions,
     find_gaps,

@@ -6,7 +6,7 @@ with `Lookup`, `as_known`, `bitemporal`, `keep_known`, `blame` and `why`.
 
     as_of           as_of, current, between, timeline,       what was in force, then or for a while
                     with_operation
-    joins           as_of_join, Lookup                       what was in force, or known, as a fact happened
+    as_of_joins     as_of_join, Lookup                       what was in force, or known, as a fact happened
     overlays        overlay, Layer, join_periods             what several histories say at once
     intervals       allen_relation, ALLEN_RELATIONS          how two periods lie to each other
     differences     changes_between, diff                    what changed

@@ -21,8 +21,8 @@ from cdckit.query.differences import (
     same_value,
     value_of,
 )
-from cdckit.query.findings import explained_findings
-from cdckit.query.sides import (
+from cdckit.query.reconciliation_findings import explained_findings
+from cdckit.query.reconciliation_sides import (
     DIFFERENT,
     EXTRA,
     MISSING,

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from cdckit import merge
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
-from cdckit.quality.findings import coalesce_versions
+from cdckit.quality.unsound_rows import coalesce_versions
 from support.fold import fold, same_value
 from support.histories import (
     Row,

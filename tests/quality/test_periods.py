@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from cdckit import merge
 from cdckit.errors import InvalidArgument, MissingColumns
-from cdckit.quality.findings import find_gaps, find_overlaps
+from cdckit.quality.unsound_rows import find_gaps, find_overlaps
 from support.histories import Row, random_changes, to_dataframe, to_rows
 
 SCHEMA = "guid string, valid_from_timestamp timestamp, valid_to_timestamp timestamp, source_message string"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cdckit.parts.arrays import NOWHERE
-from cdckit.query.join_kernel import (
+from cdckit.query.as_of_join_kernel import (
     NEVER,
     REASONS,
     LookupRule,

@@ -25,14 +25,7 @@ from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.tables import AnyTable, as_spark, with_whole_numbers
 from cdckit.parts.values import comparable
 from cdckit.parts.workers import map_columns
-from cdckit.query.intervals import (
-    is_ever_in_force,
-    is_period,
-    key_columns,
-    overlap_message,
-    require_sound_rows,
-)
-from cdckit.query.join_kernel import (
+from cdckit.query.as_of_join_kernel import (
     AT,
     FORGOTTEN,
     IS_DELETED,
@@ -46,6 +39,13 @@ from cdckit.query.join_kernel import (
     answer_batches,
     answer_column,
     answer_columns,
+)
+from cdckit.query.intervals import (
+    is_ever_in_force,
+    is_period,
+    key_columns,
+    overlap_message,
+    require_sound_rows,
 )
 from cdckit.query.lookups import Lookup, LookupGroup, check_key, check_lookups, group_lookups
 

@@ -34,7 +34,7 @@ from cdckit.query.differences import (
     version_rows,
 )
 from cdckit.query.intervals import is_ever_in_force
-from cdckit.query.sides import (
+from cdckit.query.reconciliation_sides import (
     DIFFERENT,
     MISSING,
     OTHER_SIDE,
