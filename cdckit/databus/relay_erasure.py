@@ -20,11 +20,11 @@ from cdckit.databus.row_changes import event_changes
 from cdckit.databus.sources import Source
 from cdckit.databus.window_batches import STREAM, with_columns
 from cdckit.ledger import ErasedPart
-from cdckit.ledger.bucket_erasure import rewrite_files
+from cdckit.ledger.buckets.tasks import FileRange
 from cdckit.ledger.columns import log_fields
+from cdckit.ledger.erasure.bucket_erasure import rewrite_files
+from cdckit.ledger.erasure.tombstones import Erasures, erased_changes, note_refused
 from cdckit.ledger.kind import Kind
-from cdckit.ledger.tasks import FileRange
-from cdckit.ledger.tombstones import Erasures, erased_changes, note_refused
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS, usable_changes
 from cdckit.parts.arrays import Bools, bools

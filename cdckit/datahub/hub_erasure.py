@@ -19,10 +19,10 @@ from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.state import EXPORTED, HISTORY, MESSAGES, STATEMENTS, UNAPPLIED, State, table_name
 from cdckit.datahub.statements import IS_RECORD, NAMES_ENTITY, source_sql
 from cdckit.errors import CdcError
-from cdckit.ledger.erasure import ForgottenEntities, Request, count_named
+from cdckit.ledger.erasure.erasure_steps import ForgottenEntities, Request, count_named
+from cdckit.ledger.erasure.receipts import ErasedPart
+from cdckit.ledger.erasure.tombstones import Erasures, erased_changes, note_refused
 from cdckit.ledger.kind import Kind
-from cdckit.ledger.receipts import ErasedPart
-from cdckit.ledger.tombstones import Erasures, erased_changes, note_refused
 from cdckit.merging.arrow_changes import GUID
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.workers import WorkerPlan, compute_once

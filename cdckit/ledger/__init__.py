@@ -7,10 +7,10 @@ The ledger: log and history of one kind of entity, kept up as changes come.
 
 from __future__ import annotations
 
-from cdckit.ledger.erasure import MovedEntities, UnfinishedErasure, UnknownEntities
+from cdckit.ledger.erasure.erasure_steps import MovedEntities, UnfinishedErasure, UnknownEntities
+from cdckit.ledger.erasure.receipts import ErasedPart, Receipt
 from cdckit.ledger.intake import ApplyResult
 from cdckit.ledger.ledger import Ledger
-from cdckit.ledger.receipts import ErasedPart, Receipt
 from cdckit.ledger.views import Pending, View
 
 __all__ = [

@@ -13,19 +13,19 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
-from cdckit.ledger import erasure
+from cdckit.ledger.applied_lists import apply_lists, require_no_lists, require_share, revoke_list
 from cdckit.ledger.columns import CONTENT, log_fields
-from cdckit.ledger.erasure import Keys, Request, UnfinishedErasure
+from cdckit.ledger.erasure import erasure_steps
+from cdckit.ledger.erasure.erasure_steps import Keys, Request, UnfinishedErasure
+from cdckit.ledger.erasure.receipts import Receipt
+from cdckit.ledger.erasure.tombstones import REFUSE
 from cdckit.ledger.field_types import fit_changes
-from cdckit.ledger.given_lists import read_lists
 from cdckit.ledger.intake import ApplyResult, revoke_within, take_changes
 from cdckit.ledger.kind import Kind
-from cdckit.ledger.lists import apply_lists, require_no_lists, require_share, revoke_list
+from cdckit.ledger.list_intake import read_lists
 from cdckit.ledger.log_rows import require_times_stay, to_log_rows
 from cdckit.ledger.logged_batch import LoggedBatch
-from cdckit.ledger.publication import Form, history_changes, publish, require_published
-from cdckit.ledger.receipts import Receipt
-from cdckit.ledger.tombstones import REFUSE
+from cdckit.ledger.publication.published_history import Form, history_changes, publish, require_published
 from cdckit.ledger.upkeep import begin_upkeep
 from cdckit.ledger.views import Gate, View, require_gate, run_gate
 from cdckit.merging.moves import brings_identity
@@ -664,16 +664,16 @@ class Ledger:
             require_published(self.store, kind, target, form, before.location.options or None)
 
         def work(transaction: Transaction) -> Receipt | None:
-            return erasure.erase_from_ledger(transaction, self._stored_kind(transaction.base), request)
+            return erasure_steps.erase_from_ledger(transaction, self._stored_kind(transaction.base), request)
 
         # One that was stopped is finished first.
         finish = partial(self._finish_erasure, tables)
-        return erasure.run_erasure(self.store, self._stored_kind, request, work, finish)
+        return erasure_steps.run_erasure(self.store, self._stored_kind, request, work, finish)
 
     def _finish_erasure(self, published: Mapping[str | Path, Form]) -> Receipt | None:
         """Do what is left to do of an erasure; None if there is none."""
         before = self.store.snapshot()
-        if erasure.unfinished(before) is None:
+        if erasure_steps.unfinished(before) is None:
             return None
         location, options = before.location, before.location.options or None
 
@@ -685,7 +685,9 @@ class Ledger:
         follow()
         forgotten = forget_past(location)
         follow()
-        return self.store.atomically(lambda tables: erasure.finish(tables, forgotten, map(str, published)))
+        return self.store.atomically(
+            lambda tables: erasure_steps.finish(tables, forgotten, map(str, published))
+        )
 
     @describe_jobs("ledger: make the history anew")
     def rebuild(self) -> int:
@@ -844,7 +846,7 @@ class Ledger:
         self.store.check(deep=deep)
         if deep:
             self.at_commit().require_merged()
-        if (receipt := erasure.unfinished(self.store.snapshot())) is not None:
+        if (receipt := erasure_steps.unfinished(self.store.snapshot())) is not None:
             raise UnfinishedErasure(receipt)
 
     def vacuum(self, older_than: timedelta = timedelta(days=7)) -> list[str]:

@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
+from cdckit.ledger.buckets.tasks import select_rows, with_columns
 from cdckit.ledger.columns import BUCKET, CONTENT, EVERY, LEDGER_REJECT_SCHEMA, LISTED
+from cdckit.ledger.erasure.tombstones import REFUSED_SCHEMA, VERDICT, refused_rows, with_verdicts
 from cdckit.ledger.flat_rows import flatten_structs, nest_structs
 from cdckit.ledger.kind import Kind
 from cdckit.ledger.log_rows import with_buckets, with_call_numbers
-from cdckit.ledger.tasks import select_rows, with_columns
-from cdckit.ledger.tombstones import REFUSED_SCHEMA, VERDICT, refused_rows, with_verdicts
 from cdckit.merging.arrow_changes import GUID, SNAPSHOT
 from cdckit.model.changes import TABLE, TRUNCATE
 from cdckit.model.records import REJECT

@@ -17,7 +17,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
-from cdckit.ledger.bucket import Outcome, keep_up_bucket
+from cdckit.ledger.buckets.bucket_upkeep import Outcome, keep_up_bucket
+from cdckit.ledger.buckets.tasks import FOLD, UPKEPT, FileRange, Paths, Targets, Task
 from cdckit.ledger.columns import (
     BUCKET,
     OPEN,
@@ -30,7 +31,6 @@ from cdckit.ledger.columns import (
 )
 from cdckit.ledger.kind import Kind
 from cdckit.ledger.log_rows import inherited_words, require_keys_keep_their_texts
-from cdckit.ledger.tasks import FOLD, UPKEPT, FileRange, Paths, Targets, Task
 from cdckit.merging.arrow_changes import GUID, Layout
 from cdckit.model.changes import IS_PERIOD, MOVED, UNTIL, has_mark, with_empty_as
 from cdckit.parts import at_home

@@ -24,10 +24,10 @@ from cdckit.ledger.columns import (
 )
 from cdckit.ledger.entity_guids import Key as Key
 from cdckit.ledger.entity_guids import is_key, key_guid
+from cdckit.ledger.erasure.receipts import RECEIPT_SCHEMA, Receipt
+from cdckit.ledger.erasure.tombstones import REFUSED_SCHEMA, TOMBSTONE_SCHEMA
 from cdckit.ledger.kind import Kind
 from cdckit.ledger.log_rows import visible_changes
-from cdckit.ledger.receipts import RECEIPT_SCHEMA, Receipt
-from cdckit.ledger.tombstones import REFUSED_SCHEMA, TOMBSTONE_SCHEMA
 from cdckit.ledger.upkeep import read_scopes
 from cdckit.merging.arrow_changes import GUID
 from cdckit.merging.merge import merge

@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.ledger import ErasedPart
-from cdckit.ledger.tombstones import ENTITY_ERASED, REFUSE, REFUSED_SCHEMA, error_columns
+from cdckit.ledger.erasure.tombstones import ENTITY_ERASED, REFUSE, REFUSED_SCHEMA, error_columns
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.folded_rows import with_rule

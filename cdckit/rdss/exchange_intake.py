@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from cdckit.ledger.erasure.tombstones import DESCRIPTIONS, ENTITY_ERASED
 from cdckit.ledger.intake import apply_within, withdraw_within
-from cdckit.ledger.tombstones import DESCRIPTIONS, ENTITY_ERASED
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS
 from cdckit.parts.arrow_types import arrow_schema, spark_columns
 from cdckit.parts.folded_rows import with_rule

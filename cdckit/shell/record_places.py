@@ -10,8 +10,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.errors import CdcError
+from cdckit.ledger.erasure.receipts import ErasedPart
 from cdckit.ledger.kind import Kind
-from cdckit.ledger.receipts import ErasedPart
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.places import RECORD_PLACE
 from cdckit.parts.arguments import quoted

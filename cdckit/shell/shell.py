@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.ledger.erasure import (
+from cdckit.ledger.erasure.erasure_steps import (
     ForgottenEntities,
     Keys,
     Request,
@@ -27,10 +27,10 @@ from cdckit.ledger.erasure import (
     run_erasure,
     unfinished,
 )
+from cdckit.ledger.erasure.receipts import ErasedPart, Receipt
+from cdckit.ledger.erasure.tombstones import REFUSE
 from cdckit.ledger.kind import Kind
-from cdckit.ledger.publication import Form, publish
-from cdckit.ledger.receipts import ErasedPart, Receipt
-from cdckit.ledger.tombstones import REFUSE
+from cdckit.ledger.publication.published_history import Form, publish
 from cdckit.ledger.views import View
 from cdckit.model.documents import Document, as_records, make_sink
 from cdckit.model.records import RECORD_COLUMNS

@@ -12,10 +12,10 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.ledger.erasure.receipts import ErasedPart
+from cdckit.ledger.erasure.tombstones import erased_changes
 from cdckit.ledger.intake import apply_within
 from cdckit.ledger.kind import Kind
-from cdckit.ledger.receipts import ErasedPart
-from cdckit.ledger.tombstones import erased_changes
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.records import (
     ERROR_CODE,

@@ -11,12 +11,12 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.ledger.bucket_erasure import KNOWN
 from cdckit.ledger.columns import BUCKET as LEDGER_BUCKET
-from cdckit.ledger.erasure import ForgottenEntities, Request, count_named, forget_entities
+from cdckit.ledger.erasure.bucket_erasure import KNOWN
+from cdckit.ledger.erasure.erasure_steps import ForgottenEntities, Request, count_named, forget_entities
+from cdckit.ledger.erasure.receipts import ErasedPart
+from cdckit.ledger.erasure.tombstones import HASH, Erasures, erased_changes, note_refused
 from cdckit.ledger.kind import Kind
-from cdckit.ledger.receipts import ErasedPart
-from cdckit.ledger.tombstones import HASH, Erasures, erased_changes, note_refused
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.parts.fold import Result

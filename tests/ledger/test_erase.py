@@ -16,7 +16,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from cdckit.errors import InvalidArgument, UnfitList
-from cdckit.ledger import Ledger, UnfinishedErasure, UnknownEntities, erasure, intake, ledger
+from cdckit.ledger import Ledger, UnfinishedErasure, UnknownEntities, intake, ledger
+from cdckit.ledger.erasure import erasure_steps
 from cdckit.outputs import scd_type_2
 from cdckit.store import ForeignChange, NoSuchTable, OtherKind, Store
 from cdckit.store import erasure as store_erasure
@@ -128,15 +129,15 @@ def test_a_ledger_with_much_to_write_is_left_to_workers(
     copy: Ledger, monkeypatch: pytest.MonkeyPatch, is_much: bool
 ) -> None:
     """However few the entities are."""
-    plain, left_to_workers = erasure.worker_reports, []
+    plain, left_to_workers = erasure_steps.worker_reports, []
 
     def counted(source: Any, work: Any, **options: Any) -> Any:
         left_to_workers.append(options["heavy"])
         return plain(source, work, **options)
 
     history = sum(file.size for file in copy.store.snapshot().files("history"))
-    monkeypatch.setattr(erasure, "BYTES_PER_TASK", history if is_much else 1 << 30)
-    monkeypatch.setattr(erasure, "worker_reports", counted)
+    monkeypatch.setattr(erasure_steps, "BYTES_PER_TASK", history if is_much else 1 << 30)
+    monkeypatch.setattr(erasure_steps, "worker_reports", counted)
     assert copy.erase(where="true", **WHO).entities
     assert left_to_workers == [is_much]
 
@@ -197,13 +198,13 @@ def test_others_read_what_is_left(copy: Ledger, reader: str) -> None:
 
 soak = pytest.mark.soak
 STEPS = [
-    pytest.param(erasure, "_append_tombstones", 0, False, marks=soak),
+    pytest.param(erasure_steps, "_append_tombstones", 0, False, marks=soak),
     pytest.param(store_transaction.Commits, "add", 0, False, marks=soak),
     (store_transaction.table_plans, "carry_out", 1, True),
     pytest.param(ledger, "forget_past", 0, True, marks=soak),
     (store_erasure, "forget_versions", 1, True),
     pytest.param(store_erasure.Location, "delete", 3, True, marks=soak),
-    pytest.param(erasure, "finish", 0, True, marks=soak),
+    pytest.param(erasure_steps, "finish", 0, True, marks=soak),
 ]
 
 
@@ -244,7 +245,7 @@ def test_what_was_stopped_is_no_answer_to_others(copy: Ledger, monkeypatch: pyte
     assert copy.erase(where="h = 7", by="eve", reason="by age").entities == 0
     [receipt] = copy.receipts()
     assert receipt.commit is not None
-    again = erasure.Request(None, "h = 7", None, None, **WHO, later="refuse", at=datetime.now(UTC))
+    again = erasure_steps.Request(None, "h = 7", None, None, **WHO, later="refuse", at=datetime.now(UTC))
     kind = copy._stored_kind(copy.store.snapshot())
     assert again.is_answered_by(receipt, kind)
     assert not replace(again, by="eve").is_answered_by(receipt, kind)
@@ -269,7 +270,7 @@ def test_a_writer_who_came_between_is_not_lost_and_brings_nobody_back(
 ) -> None:
     """Each begins again on what the other has left."""
     more = told(spark, (7, "late007.", 9), (8, "late008.", 9))
-    real, calls = erasure.erase_from_ledger, list[int]()
+    real, calls = erasure_steps.erase_from_ledger, list[int]()
 
     def overtaken(*given: Any) -> Any:
         calls.append(1)
@@ -280,7 +281,7 @@ def test_a_writer_who_came_between_is_not_lost_and_brings_nobody_back(
             )
         return real(*given)
 
-    monkeypatch.setattr(erasure, "erase_from_ledger", overtaken)
+    monkeypatch.setattr(erasure_steps, "erase_from_ledger", overtaken)
     receipt = copy.erase(keys=[{"h": 7}], **WHO)
     assert (len(calls), receipt.entities) == (2, 1)
     assert find_remains(tmp_path, {"7": ["late007.", "name007."]}) == {}

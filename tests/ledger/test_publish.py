@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from cdckit import changes_from
 from cdckit.errors import InvalidArgument
-from cdckit.ledger import publication, published_tables
+from cdckit.ledger.publication import delta_table, published_history
 from cdckit.model.history import OPEN_END
 from cdckit.outputs import scd_type_1, scd_type_2
 from cdckit.parts.instants import microseconds
@@ -31,8 +31,8 @@ def test_only_what_was_touched_is_written(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_workers: None
 ) -> None:
     """And twice nothing."""
-    monkeypatch.setattr(published_tables, "_FILE", 1000)
-    monkeypatch.setattr(published_tables, "_SMALL_FILES", 1000)
+    monkeypatch.setattr(delta_table, "_FILE", 1000)
+    monkeypatch.setattr(delta_table, "_SMALL_FILES", 1000)
     ledger, target = opened(spark, tmp_path / "ledger"), tmp_path / "target"
     ledger.apply(told(spark, *((n, n, 1) for n in range(300))))
     assert ledger.publish(target) == 1
@@ -233,14 +233,14 @@ def test_comments_and_properties_of_others_stay(spark: SparkSession, tmp_path: P
 def test_two_make_it_at_once(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger, target = opened(spark, tmp_path / "ledger"), tmp_path / "target"
     ledger.apply(told(spark, (1, 10, 1)))
-    real = published_tables.PublishedTable.put
+    real = delta_table.PublishedTable.put
 
     def late(*given: Any) -> bool:
         monkeypatch.undo()
         ledger.publish(target)
         return real(*given)
 
-    monkeypatch.setattr(published_tables.PublishedTable, "put", late)
+    monkeypatch.setattr(delta_table.PublishedTable, "put", late)
     assert ledger.publish(target) == 1
     assert values(target) == [(1, 10, True)]
 
@@ -250,16 +250,16 @@ def test_a_form_is_told_from_every_other_one(spark: SparkSession, tmp_path: Path
     ledger, target = opened(spark, tmp_path / "ledger"), tmp_path / "target"
     ledger.apply(told(spark, (1, 10, 1), (1, 11, 5)))
 
-    def from_day(day: int) -> publication.Form:
+    def from_day(day: int) -> published_history.Form:
         return lambda history: at_least(history, day=day)
 
-    def with_default(of: int) -> publication.Form:
+    def with_default(of: int) -> published_history.Form:
         def since(history: DataFrame, day: int = of) -> DataFrame:
             return at_least(history, day=day)
 
         return since
 
-    def named(day: int) -> publication.Form:
+    def named(day: int) -> published_history.Form:
         return wraps(at_least)(lambda history: at_least(history, day=day))
 
     for form in (lambda history: history, from_day(1), OfDay(1), OfDay(1).form, partial(OfDay(1)), named(1)):
@@ -277,7 +277,8 @@ def test_a_form_is_told_from_every_other_one(spark: SparkSession, tmp_path: Path
 def test_a_form_that_goes_by_a_set_is_the_same_in_every_process() -> None:
     """Where 0 and 8 stand in a set depends on which came first, and of texts on the process."""
     numbers = {
-        publication._form_number(partial(at_least, day=({0: {*days}}, {*days}))) for days in ((0, 8), (8, 0))
+        published_history._form_number(partial(at_least, day=({0: {*days}}, {*days})))
+        for days in ((0, 8), (8, 0))
     }
     assert len(numbers) == 1
 

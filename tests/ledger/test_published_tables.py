@@ -14,9 +14,9 @@ from deltalake.exceptions import CommitFailedError
 from pyspark.sql import Row
 
 from cdckit.errors import InvalidArgument
-from cdckit.ledger import published_tables
-from cdckit.ledger.catalogue_table import CatalogueTable
-from cdckit.ledger.published_tables import PublishedTable, Shown
+from cdckit.ledger.publication import delta_table
+from cdckit.ledger.publication.catalogue_table import CatalogueTable
+from cdckit.ledger.publication.delta_table import PublishedTable, Shown
 from cdckit.store import ForeignChange
 from support.optimize import begin_optimize
 
@@ -65,7 +65,7 @@ def test_what_a_writer_left_that_died_and_hidden_files_are_no_hindrance(tmp_path
 
 def test_an_optimize_that_an_erasure_overtakes_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its file goes, in which somebody may be that was erased: if it landed, the table would be damaged."""
-    monkeypatch.setattr(published_tables, "forget_versions", lambda *_: 0)  # It knows the log that goes.
+    monkeypatch.setattr(delta_table, "forget_versions", lambda *_: 0)  # It knows the log that goes.
     target = tmp_path / "t"
     publish(target, Shown(1, 10, 1, 1), "zoe", "bob")
     publish(target, Shown(2, 20, 2, 1), "bob")

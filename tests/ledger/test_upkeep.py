@@ -15,11 +15,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as T
 
-from cdckit.ledger import bucket as under_test
-from cdckit.ledger import bucket_merge
-from cdckit.ledger.bucket import keep_up_bucket
+from cdckit.ledger.buckets import bucket_merge
+from cdckit.ledger.buckets import bucket_upkeep as under_test
+from cdckit.ledger.buckets.bucket_upkeep import keep_up_bucket
+from cdckit.ledger.buckets.tasks import FOLD, FileRange, Paths, Targets, Task
 from cdckit.ledger.columns import BUCKET, HIDDEN, IDENTITY, OPEN, UNBORN_SCHEMA, stored_history_columns
-from cdckit.ledger.tasks import FOLD, FileRange, Paths, Targets, Task
 from cdckit.merging.arrow_changes import GUID, InvalidChanges, Layout
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.store.files import Target, read_batches

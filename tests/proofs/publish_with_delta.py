@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import Ledger
 from cdckit.errors import InvalidArgument
-from cdckit.ledger import catalogue_table
+from cdckit.ledger.publication import catalogue_table
 from cdckit.outputs import scd_type_1, scd_type_2
 from cdckit.store import ForeignChange
 from support.histories import plain, random_changes, to_dataframe

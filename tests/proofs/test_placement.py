@@ -45,7 +45,7 @@ from cdckit import (
     with_priorities,
 )
 from cdckit.datahub import runs
-from cdckit.ledger import published_tables
+from cdckit.ledger.publication import delta_table
 from cdckit.model import find_missing_positions, find_unused_priorities
 from cdckit.outputs import periodic_snapshots, scd_type_2
 from cdckit.parts import at_home
@@ -351,7 +351,7 @@ def nothing_is_few(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(at_home, "WORK_BYTES", 10)
     monkeypatch.setattr(runs, "FEW_STATEMENTS", 10)
     monkeypatch.setattr(at_home, "READ_ROWS", 10)
-    monkeypatch.setattr(published_tables, "_FILE", 5_000)
+    monkeypatch.setattr(delta_table, "_FILE", 5_000)
     names = [
         f"spark.sql.{name}" for name in ("autoBroadcastJoinThreshold", "adaptive.autoBroadcastJoinThreshold")
     ]

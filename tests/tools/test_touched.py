@@ -22,7 +22,7 @@ def test_dependents_are_found_at_any_remove() -> None:
 
 
 def test_a_changed_module_runs_its_package_and_all_that_stands_on_it() -> None:
-    tests = touched.touched(["cdckit/ledger/lists.py"], IMPORTS).tests
+    tests = touched.touched(["cdckit/ledger/applied_lists.py"], IMPORTS).tests
     assert {"tests/ledger", "cdckit/ledger", "tests/rdss", "cdckit/rdss", "tests/test_doors.py"} <= set(tests)
     assert not {"tests/query", "tests/model", "tests"} & set(tests)
 

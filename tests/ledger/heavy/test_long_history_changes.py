@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-import cdckit.ledger.bucket
+import cdckit.ledger.buckets.bucket_upkeep
 from cdckit import Ledger
 from cdckit.ledger.intake import withdraw_within
 from support.histories import Row, by_guid, plain, to_dataframe, to_rows
@@ -52,7 +52,7 @@ def test_it_is_the_difference_of_the_two_histories(
 ) -> None:
     """Batches in order and late, withdrawn messages, upkeep of ours and of others between any two commits."""
     for name in ("OPEN_ROWS", "CLOSED_ROWS"):
-        monkeypatch.setattr(cdckit.ledger.bucket, name, 4)
+        monkeypatch.setattr(cdckit.ledger.buckets.bucket_upkeep, name, 4)
     chance = random.Random(seed)
     ledger, commits = opened(spark, tmp_path), [0]
     for batch in batches(seed, 12):

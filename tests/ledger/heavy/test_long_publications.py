@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import Ledger, changes_from
-from cdckit.ledger import publication, published_tables
+from cdckit.ledger.publication import delta_table, published_history
 from cdckit.outputs import periodic_snapshots, scd_type_1, scd_type_2
 from cdckit.parts import at_home
 from cdckit.parts.arguments import quoted
@@ -48,8 +48,8 @@ def test_it_is_what_the_form_makes_of_the_history(
 ) -> None:
     """In order, late, rebuilt, compacted, adopted; now and then a batch or two are published together."""
     monkeypatch.setattr(at_home, "READ_ROWS", 0)
-    monkeypatch.setattr(published_tables, "_FILE", 2000)
-    monkeypatch.setattr(published_tables, "_SMALL_FILES", 6)
+    monkeypatch.setattr(delta_table, "_FILE", 2000)
+    monkeypatch.setattr(delta_table, "_SMALL_FILES", 6)
     chance = random.Random(seed)
     forms = {"versions": scd_type_2, "current": scd_type_1, "snapshots": SNAPSHOTS}
     targets = {tmp_path / name: form for name, form in forms.items()}
@@ -216,7 +216,7 @@ def test_another_writer_comes_between(
     ledger.apply(told(spark, (1, 10, 1), (2, 20, 1)))
     ledger.publish(target)
     ledger.apply(told(spark, (1, 11, 5)))
-    real = published_tables.PublishedTable.put
+    real = delta_table.PublishedTable.put
 
     def late(*given: Any) -> bool:
         monkeypatch.undo()
@@ -228,7 +228,7 @@ def test_another_writer_comes_between(
             )
         return real(*given)
 
-    monkeypatch.setattr(published_tables.PublishedTable, "put", late)
+    monkeypatch.setattr(delta_table.PublishedTable, "put", late)
     if is_ours:
         assert ledger.publish(target) == 2
         assert values(target) == [(1, 10, False), (1, 11, True), (2, 20, True)]
@@ -249,8 +249,8 @@ def test_a_cleaning_up_takes_no_files_of_who_has_not_committed(
         ledger.publish(target)
     ledger.apply(told(spark, (2, 30, 3)))
     now = ledger.store.snapshot()
-    cleaner = publication._open_table(now, ledger.at_commit().kind, target, None)
-    write = published_tables.write
+    cleaner = published_history._open_table(now, ledger.at_commit().kind, target, None)
+    write = delta_table.write
 
     def late(*given: Any) -> Any:
         monkeypatch.undo()
@@ -259,7 +259,7 @@ def test_a_cleaning_up_takes_no_files_of_who_has_not_committed(
         assert cleaner.forget_before(cleaner.shown.made)
         return written
 
-    monkeypatch.setattr(published_tables, "write", late)
+    monkeypatch.setattr(delta_table, "write", late)
     assert ledger.publish(target) == 3
     assert values(target) == [(1, 10, False), (1, 20, True), (2, 30, True)]
     live = set(DeltaTable(str(target)).file_uris())

@@ -22,13 +22,13 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import CdcError, InvalidArgument
-from cdckit.ledger.bucket_erasure import KNOWN, erase_buckets
+from cdckit.ledger.buckets.tasks import Targets
 from cdckit.ledger.columns import BUCKET, log_fields, visible_history
 from cdckit.ledger.entity_guids import Key, is_key, listed_guids, table_guids
+from cdckit.ledger.erasure.bucket_erasure import KNOWN, erase_buckets
+from cdckit.ledger.erasure.receipts import NOT_ERASED, RECEIPT_SCHEMA, ErasedPart, Receipt
+from cdckit.ledger.erasure.tombstones import ERASE, HASH, REFUSE, REFUSED_SCHEMA, TOMBSTONE_SCHEMA, Erasures
 from cdckit.ledger.kind import Kind
-from cdckit.ledger.receipts import NOT_ERASED, RECEIPT_SCHEMA, ErasedPart, Receipt
-from cdckit.ledger.tasks import Targets
-from cdckit.ledger.tombstones import ERASE, HASH, REFUSE, REFUSED_SCHEMA, TOMBSTONE_SCHEMA, Erasures
 from cdckit.ledger.upkeep import BYTES_PER_TASK, Upkeep, begin_upkeep, read_scopes, stored_bytes
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.changes import MOVED

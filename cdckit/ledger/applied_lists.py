@@ -22,12 +22,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument, UnfitList
+from cdckit.ledger.erasure.tombstones import Erasures
 from cdckit.ledger.field_types import fit_changes
-from cdckit.ledger.given_lists import GivenLists, cast_to_log, without_erased
 from cdckit.ledger.intake import ApplyResult, remove_changes, take_changes
 from cdckit.ledger.kind import Kind
+from cdckit.ledger.list_intake import GivenLists, cast_to_log, without_erased
 from cdckit.ledger.log_rows import to_log_rows, visible_changes
-from cdckit.ledger.tombstones import Erasures
 from cdckit.ledger.views import Gate, run_gate
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.changes import ABSENT, empty_fields, note_empty

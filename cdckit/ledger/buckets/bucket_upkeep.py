@@ -12,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdckit.ledger.bucket_merge import MergeResult, merge_bucket
-from cdckit.ledger.columns import BUCKET, EVERY, LATEST, OPEN, PLACE
-from cdckit.ledger.tasks import (
+from cdckit.ledger.buckets.bucket_merge import MergeResult, merge_bucket
+from cdckit.ledger.buckets.tasks import (
     FOLD,
     UPKEPT,
     Paths,
@@ -29,6 +28,7 @@ from cdckit.ledger.tasks import (
     select_rows,
     with_columns,
 )
+from cdckit.ledger.columns import BUCKET, EVERY, LATEST, OPEN, PLACE
 from cdckit.merging.arrow_changes import GUID, require_whole
 from cdckit.model.history import VALID_TO
 from cdckit.parts.arrays import bools, number_values, rank_values

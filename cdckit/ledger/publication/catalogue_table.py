@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.ledger.published_tables import ANEW, ELSEWHERE, NEEDED, Shown, stored_columns
+from cdckit.ledger.publication.delta_table import ANEW, ELSEWHERE, NEEDED, Shown, stored_columns
 from cdckit.parts.arguments import quoted
 from cdckit.store import foreign_changes
 from cdckit.store.errors import ForeignChange

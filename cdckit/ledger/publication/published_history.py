@@ -22,10 +22,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.ledger.catalogue_table import CatalogueTable
 from cdckit.ledger.columns import visible_history
 from cdckit.ledger.kind import Kind
-from cdckit.ledger.published_tables import PublishedTable, Shown, files_about
+from cdckit.ledger.publication.catalogue_table import CatalogueTable
+from cdckit.ledger.publication.delta_table import PublishedTable, Shown, files_about
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.history import VALID_FROM, VALID_TO
 from cdckit.parts.arguments import quoted

@@ -12,10 +12,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, WrongColumnType
+from cdckit.ledger.erasure.tombstones import Erasures, drop_erased
 from cdckit.ledger.field_types import fit_types, look_for_values, with_untyped_fields
 from cdckit.ledger.kind import Kind
 from cdckit.ledger.log_rows import require_keys_keep_their_texts, require_times_stay
-from cdckit.ledger.tombstones import Erasures, drop_erased
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.changes import UPSERT, note_empty, with_empty_as
 from cdckit.model.list_comparison import (

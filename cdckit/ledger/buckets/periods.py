@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit.errors import CdcError
+from cdckit.ledger.buckets.tasks import join_batches
 from cdckit.ledger.columns import EVERY
-from cdckit.ledger.tasks import join_batches
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.changes import UNTIL, UPSERT
 from cdckit.model.history import DELETED, FIELD_PROVENANCE, SOURCE_MESSAGE, VALID_FROM, VALID_TO

@@ -12,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdckit.ledger.bucket import files_about, keep_up_bucket
-from cdckit.ledger.columns import BUCKET
-from cdckit.ledger.tasks import (
+from cdckit.ledger.buckets.bucket_upkeep import files_about, keep_up_bucket
+from cdckit.ledger.buckets.tasks import (
     FileRange,
     Paths,
     Targets,
@@ -24,6 +23,7 @@ from cdckit.ledger.tasks import (
     read_rows,
     select_rows,
 )
+from cdckit.ledger.columns import BUCKET
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.history import VALID_FROM
 from cdckit.parts.arrays import Bools, bools

@@ -2,11 +2,11 @@
 Full lists of sources, whole scenarios and a random program.
 
 In `make test`:
-tests/ledger/test_lists.py::test_a_list_logs_its_news_alone,
-tests/ledger/test_lists.py::test_a_late_list_makes_the_next_one_speak,
-tests/ledger/test_lists.py::test_what_a_revoked_list_said_is_gone,
-tests/ledger/test_lists.py::test_a_list_that_cannot_be_is_refused_and_changes_nothing,
-tests/ledger/test_lists.py::test_lists_as_changes_are_refused.
+tests/ledger/test_applied_lists.py::test_a_list_logs_its_news_alone,
+tests/ledger/test_applied_lists.py::test_a_late_list_makes_the_next_one_speak,
+tests/ledger/test_applied_lists.py::test_what_a_revoked_list_said_is_gone,
+tests/ledger/test_applied_lists.py::test_a_list_that_cannot_be_is_refused_and_changes_nothing,
+tests/ledger/test_applied_lists.py::test_lists_as_changes_are_refused.
 """
 
 from __future__ import annotations

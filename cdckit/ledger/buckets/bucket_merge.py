@@ -15,11 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdckit.ledger.columns import ALWAYS_LATE, EVERY, IDENTITY, LATEST, PLACE
-from cdckit.ledger.periods import require_no_stale_rows
-from cdckit.ledger.repeats import is_repeated, may_be_repeated
-from cdckit.ledger.resumed_versions import resume_changes
-from cdckit.ledger.tasks import (
+from cdckit.ledger.buckets.periods import require_no_stale_rows
+from cdckit.ledger.buckets.repeats import is_repeated, may_be_repeated
+from cdckit.ledger.buckets.resumed_versions import resume_changes
+from cdckit.ledger.buckets.tasks import (
     Targets,
     Task,
     align_columns,
@@ -33,6 +32,7 @@ from cdckit.ledger.tasks import (
     select_rows,
     with_columns,
 )
+from cdckit.ledger.columns import ALWAYS_LATE, EVERY, IDENTITY, LATEST, PLACE
 from cdckit.merging.arrow_changes import GUID, SNAPSHOT
 from cdckit.merging.log_order import has_log, is_placed, order_entities
 from cdckit.merging.versions import versions
