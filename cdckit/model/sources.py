@@ -17,7 +17,8 @@ from cdckit.errors import CdcError, InvalidArgument
 from cdckit.model.changes import CHANGE_SCHEMA, MOVED, RANKED, field_names, field_priority, ranked_sources
 from cdckit.model.forms import CHANGES
 from cdckit.parts.argument_forms import rows_of, takes
-from cdckit.parts.arguments import require_int, suggest_name, suggest_names, wrong_argument
+from cdckit.parts.arguments import require_int, wrong_argument
+from cdckit.parts.near_names import suggest_name, suggest_names
 from cdckit.parts.public_calls import called, called_function
 
 

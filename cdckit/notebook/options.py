@@ -9,7 +9,8 @@ from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
 from cdckit.parts.argument_forms import Form
-from cdckit.parts.arguments import nearest_name, require_flag, wrong_argument
+from cdckit.parts.arguments import require_flag, wrong_argument
+from cdckit.parts.near_names import nearest_name
 from cdckit.parts.public_calls import called
 
 MOST_ROWS = 1000

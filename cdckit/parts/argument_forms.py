@@ -21,8 +21,8 @@ from cdckit.parts.arguments import (
     require_name,
     require_names,
     require_types,
-    suggest_name,
 )
+from cdckit.parts.near_names import suggest_name
 from cdckit.parts.public_calls import UNDER_WAY, PublicCall
 
 P = ParamSpec("P")

@@ -1,8 +1,7 @@
-"""Arguments, checked when a function is called: instants, fields, schemas, and what was probably meant."""
+"""Arguments, checked when a function is called: instants, fields, schemas."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -16,33 +15,9 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, MissingColumns, MissingExtra, WrongColumnType
 from cdckit.parts import instants
+from cdckit.parts.near_names import suggest_names
 from cdckit.parts.public_calls import UNDER_WAY, called_function
 from cdckit.parts.widening import WHOLE_KEYS
-
-
-def nearest_name(name: object, candidates: Iterable[str]) -> str | None:
-    """
-    Find the candidate that is most like *name*, upper and lower case being alike; None where none is.
-
-    >>> nearest_name("Nmae", ["number", "name"]), nearest_name("colour", ["number", "name"])
-    ('name', None)
-    """
-    by_lower = {candidate.lower(): candidate for candidate in candidates}
-    close = difflib.get_close_matches(str(name).lower(), by_lower, n=1)
-    return by_lower[close[0]] if close else None
-
-
-def suggest_name(name: object, candidates: Iterable[str]) -> str:
-    """The question that follows a name that is unknown; nothing where no name is like it."""
-    close = nearest_name(name, candidates)
-    return "" if close is None else f" (is it {close}?)"
-
-
-def suggest_names(names: Iterable[object], candidates: Sequence[str]) -> str | None:
-    """The question for all names that are unknown, as a sentence; None where no name is like one of them."""
-    near = {str(name): nearest_name(name, candidates) for name in names if name not in candidates}
-    suggestions = [f"{close} for {name}" for name, close in near.items() if close is not None]
-    return f"Is it {' and '.join(suggestions)}?" if suggestions else None
 
 
 def wrong_argument(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cdckit.errors import InvalidArgument
 from cdckit.parts.argument_forms import takes
-from cdckit.parts.arguments import nearest_name
+from cdckit.parts.near_names import nearest_name
 
 _PACKAGE = Path(__file__).parents[1]
 # In a checkout they lie beside the package; a wheel carries them within it (see pyproject.toml).

@@ -15,8 +15,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import CdcError, InvalidArgument
-from cdckit.parts.arguments import nearest_name, quoted, suggest_name
+from cdckit.parts.arguments import quoted
 from cdckit.parts.arrow_types import NoSuchArrowType, arrow_type
+from cdckit.parts.near_names import nearest_name, suggest_name
 from cdckit.parts.public_calls import called_function
 from cdckit.parts.table_values import UnfitValues, in_spark_types, read_objects, require_known_type
 from cdckit.parts.values import has_part

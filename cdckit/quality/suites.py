@@ -39,7 +39,6 @@ from cdckit.merging.merge import merge_changes
 from cdckit.model.changes import MADE_OF, UNTIL, require_changes
 from cdckit.model.history import FIELD_PROVENANCE, STANDARD_COLUMNS, provenance_type
 from cdckit.parts.arguments import (
-    nearest_name,
     quoted,
     require_columns,
     require_struct,
@@ -47,6 +46,7 @@ from cdckit.parts.arguments import (
     wrong_argument,
 )
 from cdckit.parts.files import expectations
+from cdckit.parts.near_names import nearest_name
 from cdckit.parts.public_calls import called_function
 from cdckit.parts.values import as_text, comparable
 from cdckit.parts.widening import as_type

@@ -13,7 +13,12 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.model.history import DELETED
-from cdckit.parts.arguments import nearest_name, quoted, wrong_argument, wrong_type
+from cdckit.parts.arguments import (
+    quoted,
+    wrong_argument,
+    wrong_type,
+)
+from cdckit.parts.near_names import nearest_name
 from cdckit.parts.values import comparable
 
 MEASURES = ("sum", "count", "mean")

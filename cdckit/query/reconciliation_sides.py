@@ -20,10 +20,10 @@ from cdckit.parts.arguments import (
     require_columns,
     require_instant,
     require_keys,
-    suggest_names,
     wrong_argument,
     wrong_type,
 )
+from cdckit.parts.near_names import suggest_names
 from cdckit.parts.tables import AnyTable, as_spark, with_whole_numbers
 from cdckit.parts.values import comparable
 from cdckit.parts.widening import common_spark_type, is_made_text

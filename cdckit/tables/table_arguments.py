@@ -21,12 +21,11 @@ from cdckit.notebook.sessions import session
 from cdckit.parts import tables
 from cdckit.parts.arguments import (
     free_name,
-    nearest_name,
     quoted,
     quoted_if_needed,
     require_name,
-    suggest_name,
 )
+from cdckit.parts.near_names import nearest_name, suggest_name
 from cdckit.parts.public_calls import called_function
 from cdckit.parts.tables import (
     AnyTable,

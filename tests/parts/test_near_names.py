@@ -7,7 +7,11 @@ import pytest
 from cdckit import options
 from cdckit.errors import InvalidArgument
 from cdckit.notebook.options import as_zone
-from cdckit.parts.arguments import nearest_name, suggest_name, suggest_names
+from cdckit.parts.near_names import (
+    nearest_name,
+    suggest_name,
+    suggest_names,
+)
 
 KNOWN = ["number", "name", "Price"]
 
