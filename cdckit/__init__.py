@@ -45,7 +45,7 @@ __all__ = sorted(name for name, home in _HOMES.items() if home != __name__)
 def __getattr__(name: str) -> object:
     """Load what is named, a module or what one holds, and nothing else: Spark alone takes half a second."""
     if name == "__version__":
-        return import_module("cdckit.parts.arguments").own_version()
+        return import_module("cdckit.parts.installation").own_version()
     home = _HOMES.get(name, __name__)
     if home == __name__ and (name.startswith("_") or find_spec(f"{home}.{name}") is None):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

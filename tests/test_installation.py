@@ -13,7 +13,7 @@ import pytest
 import cdckit
 import cdckit.errors
 from cdckit.errors import CdcError, MissingExtra
-from cdckit.parts.arguments import own_version, require_package
+from cdckit.parts.installation import own_version, require_package
 
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
 

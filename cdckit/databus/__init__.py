@@ -23,7 +23,7 @@ out what is in error.
 """
 
 # ruff: noqa: E402 - what is not installed is said before it is needed
-from cdckit.parts.arguments import require_package
+from cdckit.parts.installation import require_package
 
 require_package("fastavro", extra="avro", part="cdckit.databus")
 

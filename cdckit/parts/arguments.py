@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from importlib import import_module, metadata
 from numbers import Integral
 from typing import Any
 
@@ -13,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument, MissingColumns, MissingExtra, WrongColumnType
+from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.parts import instants
 from cdckit.parts.near_names import suggest_names
 from cdckit.parts.public_calls import UNDER_WAY, called_function
@@ -303,41 +302,3 @@ def free_name(name: str, taken: Collection[str]) -> str:
 def text_literal(text: str) -> str:
     """A text as Spark's SQL has it, whatever its signs: an expression as text is one call into the JVM."""
     return f"CAST(X'{text.encode().hex()}' AS string)"
-
-
-def own_version() -> str:
-    """
-    The number of the installed cdckit, which pyproject.toml has and its metadata repeat.
-
-    `0+not.installed` where there is no metadata: in a checkout that is only on the path, or in a zip
-    that Spark sent to a worker.  It is before every other number for whatever compares versions.
-    """
-    try:
-        return metadata.version("cdckit")
-    except metadata.PackageNotFoundError:
-        return "0+not.installed"
-
-
-def require_package(package: str, *, extra: str, part: str) -> None:
-    """
-    Raise unless *package*, which the extra *extra* brings, can be imported.
-
-    Args:
-        package: The name under which it is imported.
-        extra: As pyproject.toml has it.
-        part: What of cdckit needs it, as the user wrote it.
-
-    Raises:
-        MissingExtra: It is not installed.  One that is there and broken raises what it raises itself.
-
-    >>> require_package("a_package_that_nobody_has", extra="notebooks", part="cdckit.notebook.pictures")
-    Traceback (most recent call last):
-    ...
-    cdckit.errors.MissingExtra: cdckit.notebook.pictures needs a_package_that_nobody_has, which the extra ...
-    """
-    try:
-        import_module(package)
-    except ModuleNotFoundError as error:
-        if error.name != package:
-            raise
-        raise MissingExtra(part, package, extra) from error

@@ -25,11 +25,11 @@ from cdckit.parts.arguments import (
     quoted,
     require_batch,
     require_columns,
-    require_package,
     require_types,
     with_number,
     wrong_argument,
 )
+from cdckit.parts.installation import require_package
 from cdckit.parts.workers import describe_step
 from cdckit.quality.suites import (
     ALIKE,

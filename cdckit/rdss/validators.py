@@ -36,7 +36,7 @@ def schemas() -> dict[str, Any]:
 def validators() -> dict[str, Validator]:
     """The schemas of headers and of each kind of body, compiled when a process first needs them: some ms."""
     # Here, so that what never validates never loads it; nor does a kernel load pyspark.
-    from cdckit.parts.arguments import require_package
+    from cdckit.parts.installation import require_package
 
     require_package("jsonschema_rs", extra="rdss", part="cdckit.rdss")
     import jsonschema_rs

@@ -9,7 +9,7 @@ is registered with pyplot: a notebook shows the figure, a program saves it.
 """
 
 # ruff: noqa: E402 - what is not installed is said before it is needed
-from cdckit.parts.arguments import require_package
+from cdckit.parts.installation import require_package
 
 require_package("matplotlib", extra="notebooks", part="cdckit.notebook.pictures")
 

@@ -31,7 +31,7 @@ from: to show it, Python looks at the day before. Spark itself computes with it 
 one, nor makes more of one than is allowed; `decode` is the same for as many as one Arrow array holds.
 """
 
-from cdckit.parts.arguments import require_package
+from cdckit.parts.installation import require_package
 
 require_package("datafusion", extra="avro", part="Avro")
 

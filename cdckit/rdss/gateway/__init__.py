@@ -13,7 +13,7 @@ It needs no Spark, and no module of it starts one.
 """
 
 # ruff: noqa: E402 - what is not installed is said before it is needed
-from cdckit.parts.arguments import require_package
+from cdckit.parts.installation import require_package
 
 require_package("httpx", extra="gateway", part="cdckit.rdss.gateway")
 

@@ -12,7 +12,7 @@ from itertools import takewhile
 from typing import Any
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import require_package
+from cdckit.parts.installation import require_package
 from cdckit.rdss.gateway.channels import Channel, Delivery, MemoryChannel
 from cdckit.rdss.gateway.errors import ChannelUnreachable, NoChannel
 from cdckit.rdss.gateway.repository import SqliteRepository
