@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from cdckit.ledger.buckets.tasks import select_rows, with_columns
+from cdckit.ledger.buckets.bucket_rows import select_rows, with_columns
 from cdckit.ledger.columns import BUCKET, CONTENT, EVERY, LEDGER_REJECT_SCHEMA, LISTED
 from cdckit.ledger.erasure.tombstones import REFUSED_SCHEMA, VERDICT, refused_rows, with_verdicts
 from cdckit.ledger.flat_rows import flatten_structs, nest_structs

@@ -15,12 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdckit.ledger.buckets.periods import require_no_stale_rows
-from cdckit.ledger.buckets.repeats import is_repeated, may_be_repeated
-from cdckit.ledger.buckets.resumed_versions import resume_changes
-from cdckit.ledger.buckets.tasks import (
-    Targets,
-    Task,
+from cdckit.ledger.buckets.bucket_rows import (
     align_columns,
     change_order,
     entity_guids,
@@ -32,6 +27,10 @@ from cdckit.ledger.buckets.tasks import (
     select_rows,
     with_columns,
 )
+from cdckit.ledger.buckets.periods import require_no_stale_rows
+from cdckit.ledger.buckets.repeats import is_repeated, may_be_repeated
+from cdckit.ledger.buckets.resumed_versions import resume_changes
+from cdckit.ledger.buckets.tasks import Targets, Task
 from cdckit.ledger.columns import ALWAYS_LATE, EVERY, IDENTITY, LATEST, PLACE
 from cdckit.merging.arrow_changes import GUID, SNAPSHOT
 from cdckit.merging.log_order import has_log, is_placed, order_entities

@@ -13,12 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit.ledger.buckets.bucket_merge import MergeResult, merge_bucket
-from cdckit.ledger.buckets.tasks import (
-    FOLD,
-    UPKEPT,
-    Paths,
-    Targets,
-    Task,
+from cdckit.ledger.buckets.bucket_rows import (
     drop_entities,
     entity_guids,
     find_tie,
@@ -28,6 +23,7 @@ from cdckit.ledger.buckets.tasks import (
     select_rows,
     with_columns,
 )
+from cdckit.ledger.buckets.tasks import FOLD, UPKEPT, Paths, Targets, Task
 from cdckit.ledger.columns import BUCKET, EVERY, LATEST, OPEN, PLACE
 from cdckit.merging.arrow_changes import GUID, require_whole
 from cdckit.model.history import VALID_TO

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit.errors import CdcError
-from cdckit.ledger.buckets.tasks import join_batches
+from cdckit.ledger.buckets.bucket_rows import join_batches
 from cdckit.ledger.columns import EVERY
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.changes import UNTIL, UPSERT

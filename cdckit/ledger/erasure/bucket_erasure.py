@@ -12,17 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdckit.ledger.buckets.bucket_rows import drop_entities, join_batches, read_rows, select_rows
 from cdckit.ledger.buckets.bucket_upkeep import files_about, keep_up_bucket
-from cdckit.ledger.buckets.tasks import (
-    FileRange,
-    Paths,
-    Targets,
-    Task,
-    drop_entities,
-    join_batches,
-    read_rows,
-    select_rows,
-)
+from cdckit.ledger.buckets.tasks import FileRange, Paths, Targets, Task
 from cdckit.ledger.columns import BUCKET
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.history import VALID_FROM
