@@ -52,7 +52,8 @@ from cdckit.datahub.state import (
 )
 from cdckit.datahub.waiting import UNAPPLIED_COLUMNS
 from cdckit.errors import InvalidArgument
-from cdckit.ledger.erasure.erasure_steps import ForgottenEntities, Request
+from cdckit.ledger.erasure.erasure_requests import Request
+from cdckit.ledger.erasure.forgotten_entities import ForgottenEntities
 from cdckit.ledger.kind import Kind
 from cdckit.model.documents import Document
 from cdckit.parts.arguments import microseconds, require_batch_id, require_instant

@@ -19,7 +19,8 @@ from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.state import EXPORTED, HISTORY, MESSAGES, STATEMENTS, UNAPPLIED, State, table_name
 from cdckit.datahub.statements import IS_RECORD, NAMES_ENTITY, source_sql
 from cdckit.errors import CdcError
-from cdckit.ledger.erasure.erasure_steps import ForgottenEntities, Request, count_named
+from cdckit.ledger.erasure.erasure_requests import Request
+from cdckit.ledger.erasure.forgotten_entities import ForgottenEntities, count_named
 from cdckit.ledger.erasure.receipts import ErasedPart
 from cdckit.ledger.erasure.tombstones import Erasures, erased_changes, note_refused
 from cdckit.ledger.kind import Kind

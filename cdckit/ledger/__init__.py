@@ -7,7 +7,8 @@ The ledger: log and history of one kind of entity, kept up as changes come.
 
 from __future__ import annotations
 
-from cdckit.ledger.erasure.erasure_steps import MovedEntities, UnfinishedErasure, UnknownEntities
+from cdckit.ledger.erasure.erasure_steps import UnfinishedErasure
+from cdckit.ledger.erasure.forgotten_entities import MovedEntities, UnknownEntities
 from cdckit.ledger.erasure.receipts import ErasedPart, Receipt
 from cdckit.ledger.intake import ApplyResult
 from cdckit.ledger.ledger import Ledger

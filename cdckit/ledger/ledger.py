@@ -16,7 +16,8 @@ from cdckit.errors import InvalidArgument
 from cdckit.ledger.applied_lists import apply_lists, require_no_lists, require_share, revoke_list
 from cdckit.ledger.columns import CONTENT, log_fields
 from cdckit.ledger.erasure import erasure_steps
-from cdckit.ledger.erasure.erasure_steps import Keys, Request, UnfinishedErasure
+from cdckit.ledger.erasure.erasure_requests import Keys, Request
+from cdckit.ledger.erasure.erasure_steps import UnfinishedErasure
 from cdckit.ledger.erasure.receipts import Receipt
 from cdckit.ledger.erasure.tombstones import REFUSE
 from cdckit.ledger.field_types import fit_changes

@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import BUCKET
 from cdckit.ledger.erasure.bucket_erasure import KNOWN
-from cdckit.ledger.erasure.erasure_steps import ForgottenEntities, Request, forget_entities, with_known
+from cdckit.ledger.erasure.erasure_requests import Request
+from cdckit.ledger.erasure.forgotten_entities import ForgottenEntities, forget_entities, with_known
 from cdckit.ledger.kind import Kind
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.documents import Document, as_records

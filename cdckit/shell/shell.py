@@ -17,16 +17,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.ledger.erasure.erasure_steps import (
-    ForgottenEntities,
-    Keys,
-    Request,
-    erase_within,
-    finish,
-    forget_entities,
-    run_erasure,
-    unfinished,
-)
+from cdckit.ledger.erasure.erasure_requests import Keys, Request
+from cdckit.ledger.erasure.erasure_steps import erase_within, finish, run_erasure, unfinished
+from cdckit.ledger.erasure.forgotten_entities import ForgottenEntities, forget_entities
 from cdckit.ledger.erasure.receipts import ErasedPart, Receipt
 from cdckit.ledger.erasure.tombstones import REFUSE
 from cdckit.ledger.kind import Kind

@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.ledger import View
-from cdckit.ledger.erasure.erasure_steps import ForgottenEntities, Request
+from cdckit.ledger.erasure.erasure_requests import Request
+from cdckit.ledger.erasure.forgotten_entities import ForgottenEntities
 from cdckit.ledger.kind import Kind
 from cdckit.merging.merge import merge
 from cdckit.model.documents import Document

@@ -13,7 +13,8 @@ from pyspark.sql import functions as F
 
 from cdckit.ledger.columns import BUCKET as LEDGER_BUCKET
 from cdckit.ledger.erasure.bucket_erasure import KNOWN
-from cdckit.ledger.erasure.erasure_steps import ForgottenEntities, Request, count_named, forget_entities
+from cdckit.ledger.erasure.erasure_requests import Request
+from cdckit.ledger.erasure.forgotten_entities import ForgottenEntities, count_named, forget_entities
 from cdckit.ledger.erasure.receipts import ErasedPart
 from cdckit.ledger.erasure.tombstones import HASH, Erasures, erased_changes, note_refused
 from cdckit.ledger.kind import Kind

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from cdckit.errors import InvalidArgument, UnfitList
 from cdckit.ledger import Ledger, UnfinishedErasure, UnknownEntities, intake, ledger
-from cdckit.ledger.erasure import erasure_steps
+from cdckit.ledger.erasure import erasure_requests, erasure_steps, forgotten_entities
 from cdckit.outputs import scd_type_2
 from cdckit.store import ForeignChange, NoSuchTable, OtherKind, Store
 from cdckit.store import erasure as store_erasure
@@ -129,15 +129,15 @@ def test_a_ledger_with_much_to_write_is_left_to_workers(
     copy: Ledger, monkeypatch: pytest.MonkeyPatch, is_much: bool
 ) -> None:
     """However few the entities are."""
-    plain, left_to_workers = erasure_steps.worker_reports, []
+    plain, left_to_workers = forgotten_entities.worker_reports, []
 
     def counted(source: Any, work: Any, **options: Any) -> Any:
         left_to_workers.append(options["heavy"])
         return plain(source, work, **options)
 
     history = sum(file.size for file in copy.store.snapshot().files("history"))
-    monkeypatch.setattr(erasure_steps, "BYTES_PER_TASK", history if is_much else 1 << 30)
-    monkeypatch.setattr(erasure_steps, "worker_reports", counted)
+    monkeypatch.setattr(forgotten_entities, "BYTES_PER_TASK", history if is_much else 1 << 30)
+    monkeypatch.setattr(forgotten_entities, "worker_reports", counted)
     assert copy.erase(where="true", **WHO).entities
     assert left_to_workers == [is_much]
 
@@ -245,7 +245,7 @@ def test_what_was_stopped_is_no_answer_to_others(copy: Ledger, monkeypatch: pyte
     assert copy.erase(where="h = 7", by="eve", reason="by age").entities == 0
     [receipt] = copy.receipts()
     assert receipt.commit is not None
-    again = erasure_steps.Request(None, "h = 7", None, None, **WHO, later="refuse", at=datetime.now(UTC))
+    again = erasure_requests.Request(None, "h = 7", None, None, **WHO, later="refuse", at=datetime.now(UTC))
     kind = copy._stored_kind(copy.store.snapshot())
     assert again.is_answered_by(receipt, kind)
     assert not replace(again, by="eve").is_answered_by(receipt, kind)

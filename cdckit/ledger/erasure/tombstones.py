@@ -126,7 +126,7 @@ def with_verdicts(rows: DataFrame, tables: Transaction, kind: Kind) -> DataFrame
     erasures = Erasures.of(tables, kind)
     if erasures is None:
         return rows
-    names, whole = _known_fields(rows, erasures), F.col("stone.whole")
+    names, whole = known_fields(rows, erasures), F.col("stone.whole")
     carried = (F.array_contains("stone.refused", name) & F.col("carried").getField(name) for name in names)
     may_refuse = ~is_list_change()
     verdict = (
@@ -148,7 +148,7 @@ def drop_erased(rows: DataFrame, tables: Transaction, kind: Kind) -> DataFrame:
     if erasures is None:
         return rows
     marked = _with_tombstones(rows, tables, kind, erasures).where(F.col("stone.whole").isNull())
-    changed = _without(_known_fields(rows, erasures), rows)
+    changed = _without(known_fields(rows, erasures), rows)
     return marked.select(*(changed.get(name, F.col(name)).alias(name) for name in rows.columns))
 
 
@@ -189,7 +189,7 @@ def error_columns(code: str) -> dict[str, Column]:
     return {"error_code": F.lit(code), "error_description": F.lit(DESCRIPTIONS[code])}
 
 
-def _known_fields(rows: DataFrame, erasures: Erasures) -> list[str]:
+def known_fields(rows: DataFrame, erasures: Erasures) -> list[str]:
     return [name for name in log_fields(rows.schema).fieldNames() if name in erasures.fields]
 
 
