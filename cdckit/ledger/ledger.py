@@ -21,12 +21,13 @@ from cdckit.ledger.erasure.erasure_steps import UnfinishedErasure
 from cdckit.ledger.erasure.receipts import Receipt
 from cdckit.ledger.erasure.tombstones import REFUSE
 from cdckit.ledger.field_types import fit_changes
+from cdckit.ledger.history_changes import history_changes
 from cdckit.ledger.intake import ApplyResult, revoke_within, take_changes
 from cdckit.ledger.kind import Kind
 from cdckit.ledger.list_intake import read_lists
 from cdckit.ledger.log_rows import require_times_stay, to_log_rows
 from cdckit.ledger.logged_batch import LoggedBatch
-from cdckit.ledger.publication.published_history import Form, history_changes, publish, require_published
+from cdckit.ledger.publication.published_history import Form, publish, require_published
 from cdckit.ledger.upkeep import begin_upkeep
 from cdckit.ledger.views import Gate, View, require_gate, run_gate
 from cdckit.merging.moves import brings_identity

@@ -1,4 +1,4 @@
-"""A table of a catalogue, written by Spark's Delta connector, that shows a store as of one of its commits."""
+"""A table of a catalogue that shows a history, written by Spark's Delta connector."""
 
 from __future__ import annotations
 

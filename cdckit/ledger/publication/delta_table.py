@@ -1,4 +1,4 @@
-"""A Delta table of its own, outside of any store, that shows a store's tables as of one of its commits."""
+"""A Delta table in a place of its own that shows a history: what `Ledger.publish` writes there."""
 
 from __future__ import annotations
 
