@@ -228,14 +228,14 @@ def sort_batches(batches: Iterable[pa.RecordBatch], sources: Sequence[int]) -> I
 
     A window of several batches is held until its end, above 64 MiB in files, one for each source.
     """
-    number, held = -1, [BatchQueue() for _ in sources]
+    number, waiting_events = -1, [BatchQueue() for _ in sources]
 
     def hold(rows: pa.RecordBatch, rank: Ints) -> None:
         for place in np.unique(rank).tolist():
-            held[place].append(rows.filter(pa.array(rank == place)))
+            waiting_events[place].append(rows.filter(pa.array(rank == place)))
 
     def take_held() -> Iterator[pa.RecordBatch]:
-        for queue in held:
+        for queue in waiting_events:
             while queue:
                 yield queue.popleft()
 

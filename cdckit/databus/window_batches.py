@@ -286,15 +286,15 @@ def with_outcomes(rows: pa.RecordBatch, runs: Sequence[Run], *, covered: bool = 
     def of_windows(attribute: str, kind: pa.DataType) -> pa.Array:
         return pa.array([getattr(window, attribute) for window, _ in runs], kind).take(place)
 
-    told = _WINDOW_COLUMNS | (_COVERED_COLUMNS if covered else {})
+    outcome_columns = _WINDOW_COLUMNS | (_COVERED_COLUMNS if covered else {})
     columns = dict(zip(rows.schema.names, rows.columns, strict=True))
     columns |= _error_columns(rows, _find_late_events(rows, runs))
-    columns |= {name: of_windows(attribute, kind) for name, (attribute, kind) in told.items()}
+    columns |= {name: of_windows(attribute, kind) for name, (attribute, kind) in outcome_columns.items()}
     has_passed = is_passed(columns["window_state"], columns["kind"])
     is_repeat = pc.and_(has_passed, pc.less_equal(columns["scn"], of_windows("passed_before", pa.int64())))
     state = pc.if_else(pc.fill_null(is_repeat, False), REPEATED, columns["window_state"])
     columns["window_state"] = state
-    outcomes = [*told, _POSITION]
+    outcomes = [*outcome_columns, _POSITION]
     names = [*(name for name in columns if name not in outcomes), *outcomes]
     return pa.RecordBatch.from_arrays([columns[name] for name in names], names=names)
 

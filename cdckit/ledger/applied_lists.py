@@ -59,41 +59,43 @@ def known_lists(base: Snapshot, kind: Kind) -> KnownLists:
     lists: KnownLists = {}
     if base.has(kind.lists):
         for row in base.arrow(kind.lists).to_pylist():
-            known = KnownList(row["rows"], Priority(row["priority"], dict(row["field_priorities"])))
-            lists.setdefault(row["source"], {})[microseconds(row["taken"], "taken")] = known
+            known_list = KnownList(row["rows"], Priority(row["priority"], dict(row["field_priorities"])))
+            lists.setdefault(row["source"], {})[microseconds(row["taken"], "taken")] = known_list
     return lists
 
 
 def note_lists(transaction: Transaction, kind: Kind, stated_lists: KnownLists) -> None:
     """Let the ledger have these lists."""
     rows = [
-        (source, at, known) for source, lists in stated_lists.items() for at, known in sorted(lists.items())
+        (source, at, known_list)
+        for source, lists in stated_lists.items()
+        for at, known_list in sorted(lists.items())
     ]
-    of_fields = [list(known.priority.fields.items()) for *_, known in rows]
+    of_fields = [list(known_list.priority.fields.items()) for *_, known_list in rows]
     columns = {
         "source": pa.array([row[0] for row in rows], pa.string()),
         "taken": pa.array([row[1] for row in rows], pa.int64()).cast(INSTANT),
-        "rows": pa.array([known.rows for *_, known in rows], pa.int64()),
-        "priority": pa.array([known.priority.entity for *_, known in rows], pa.int32()),
+        "rows": pa.array([known_list.rows for *_, known_list in rows], pa.int64()),
+        "priority": pa.array([known_list.priority.entity for *_, known_list in rows], pa.int32()),
         "field_priorities": pa.array(of_fields, pa.map_(pa.string(), pa.int32())),
     }
     transaction.replace(kind.lists, pa.table(columns))
 
 
 def _with_priorities(
-    changes: DataFrame, source: str, priority: Priority, others: Mapping[int, Priority]
+    changes: DataFrame, source: str, priority: Priority, other_priorities: Mapping[int, Priority]
 ) -> DataFrame:
     """Let each change count as much as the list that says it: as *priority*, or as that of its instant."""
-    if not others and not priority.fields and "field_priorities" not in changes.columns:
+    if not other_priorities and not priority.fields and "field_priorities" not in changes.columns:
         return changes.withColumn("priority", F.lit(priority.entity))
     ranked, names = with_priorities(changes, {source: priority}), ("priority", "field_priorities")
-    for at, other in others.items():
+    for at, other_priority in other_priorities.items():
         before = ranked.withColumn("before", F.struct(*names))
         is_its_word = F.unix_micros("effective_timestamp") == F.lit(at)
         restated = {
             name: F.when(is_its_word, F.col(name)).otherwise(F.col(f"before.{name}")) for name in names
         }
-        ranked = with_priorities(before, {source: other}).withColumns(restated).drop("before")
+        ranked = with_priorities(before, {source: other_priority}).withColumns(restated).drop("before")
     return ranked
 
 
@@ -192,9 +194,9 @@ def _stale(
     transaction: Transaction, kind: Kind, source: str, instants: list[int], changes: DataFrame
 ) -> DataFrame:
     log = transaction.read(kind.changes).where(_is_of_source(source))
-    there = log.where(F.unix_micros("effective_timestamp").isin(instants)).select(GUID, "message_id")
+    logged = log.where(F.unix_micros("effective_timestamp").isin(instants)).select(GUID, "message_id")
     now = changes.select(kind.guid_of("data").alias(GUID), "message_id")
-    return there.join(now, [GUID, "message_id"], "left_anti")
+    return logged.join(now, [GUID, "message_id"], "left_anti")
 
 
 # Applying -------------------------------------------------------------------------------------------------
@@ -208,15 +210,15 @@ def apply_lists(
     whole, given = given, without_erased(transaction, kind, given)
     all_lists = known_lists(transaction.base, kind)
     lists = all_lists.get(given.source, {})
-    again = [at for at in given.taken if at in lists]
-    if again:
-        require_same(transaction, kind, given, lists, again)
-    if len(again) == len(given.taken):
+    repeated = [at for at in given.taken if at in lists]
+    if repeated:
+        require_same(transaction, kind, given, lists, repeated)
+    if len(repeated) == len(given.taken):
         return ApplyResult(transaction.commit(reads=[kind.lists]).version, 0, repeated=True)
-    others = ", ".join(sorted(repr(name) for name in all_lists if name != given.source))
-    if others and not lists:
+    other_sources = ", ".join(sorted(repr(name) for name in all_lists if name != given.source))
+    if other_sources and not lists:
         sentence = "apply_list(): the first list of source=%r, which ends nothing; there are lists of %s"
-        _LOG.warning(sentence, given.source, others)
+        _LOG.warning(sentence, given.source, other_sources)
     restatement = restate_lists(transaction, kind, given.source, lists, given)
     behind = {at: before for at, before in restatement.before.items() if at not in lists and before in lists}
     _warn_of_left_out(transaction, kind, given, behind)
@@ -260,7 +262,7 @@ def revoke_list(transaction: Transaction, kind: Kind, source: str, at: int, gate
         needed = f"an instant at which a list of {source!r} was taken; ledger.lists() shows them"
         raise InvalidArgument(None, "taken_at", needed, to_instant(at))
     restatement = restate_lists(transaction, kind, source, lists, None, [at])
-    all_lists[source] = {instant: known for instant, known in lists.items() if instant != at}
+    all_lists[source] = {instant: known_list for instant, known_list in lists.items() if instant != at}
     return _apply_restatement(transaction, kind, restatement, all_lists, gate)
 
 
@@ -268,13 +270,13 @@ def _apply_restatement(
     transaction: Transaction, kind: Kind, restatement: Restatement, all_lists: KnownLists, gate: Gate | None
 ) -> ApplyResult:
     """Let the log say what is restated, and the history follow."""
-    again = [] if restatement.stale is None else remove_changes(transaction, kind, restatement.stale)
+    remade_buckets = [] if restatement.stale is None else remove_changes(transaction, kind, restatement.stale)
     changes = fit_changes(transaction, kind, to_log_rows(restatement.changes, kind))
-    taken = take_changes(transaction, changes, again=again)
+    taken = take_changes(transaction, changes, again=remade_buckets)
     note_lists(transaction, kind, all_lists)
     looked_at = run_gate(gate, transaction, taken.kind, taken.buckets)
-    done = transaction.commit(reads=[kind.lists, *looked_at])
-    return ApplyResult(done.version, taken.news)
+    commit = transaction.commit(reads=[kind.lists, *looked_at])
+    return ApplyResult(commit.version, taken.news)
 
 
 def require_share(max_deleted: float | None) -> None:
@@ -289,7 +291,11 @@ def require_share(max_deleted: float | None) -> None:
 
 
 def require_same(
-    transaction: Transaction, kind: Kind, given: GivenLists, lists: Mapping[int, KnownList], again: list[int]
+    transaction: Transaction,
+    kind: Kind,
+    given: GivenLists,
+    lists: Mapping[int, KnownList],
+    repeated: list[int],
 ) -> None:
     """
     Require that lists which the ledger has, and that are given again, name the same, and count as much.
@@ -299,7 +305,7 @@ def require_same(
 
     Cost: one scan of the log and two aggregations.
     """
-    for instant in again:
+    for instant in repeated:
         if (before := lists[instant].priority) != given.priority:
             reason = f"the ledger has a list of this instant, with {before!r}, and not {given.priority!r}"
             remedy = (
@@ -307,11 +313,11 @@ def require_same(
                 f"give it anew: {_revocation(given.source, instant)}."
             )
             raise UnfitList(FUNCTION, given.source, to_instant(instant), reason, remedy)
-    there = list_rows_at(transaction, kind, given.source, again).withColumn("given", F.lit(0))
-    rows = given.rows.where(F.unix_micros("effective_timestamp").isin(again)).withColumn("given", F.lit(1))
-    both = unite([there, rows])
+    logged = list_rows_at(transaction, kind, given.source, repeated).withColumn("given", F.lit(0))
+    rows = given.rows.where(F.unix_micros("effective_timestamp").isin(repeated)).withColumn("given", F.lit(1))
+    united = unite([logged, rows])
     at = F.unix_micros("effective_timestamp").alias("at")
-    contents = both.select(at, "given", content_digest(both).alias("content")).distinct()
+    contents = united.select(at, "given", content_digest(united).alias("content")).distinct()
     alone = contents.groupBy("at", "content").count().where("count = 1")
     for instant, differing in alone.groupBy("at").count().orderBy("at").limit(1).collect():
         reason = f"the ledger has a list of this instant, and {differing} rows of the two differ"
@@ -354,13 +360,13 @@ def count_lists(
     source, at = given.source, F.unix_micros("effective_timestamp").alias("at")
     # After an erasure fewer are left than were named.
     is_whole = Erasures.of(transaction, kind) is None
-    counts = {instant: known.rows for instant, known in lists.items()} if is_whole else {}
+    counts = {instant: known_list.rows for instant, known_list in lists.items()} if is_whole else {}
     before = [instant for instant in restatement.before.values() if instant is not None]
     unknown = [instant for instant in before if instant in lists and instant not in counts]
     if unknown:
         counts |= dict.fromkeys(unknown, 0)
-        there = list_rows_at(transaction, kind, source, unknown).groupBy(at).count()
-        counts |= {row["at"]: row["count"] for row in there.collect()}
+        logged = list_rows_at(transaction, kind, source, unknown).groupBy(at).count()
+        counts |= {row["at"]: row["count"] for row in logged.collect()}
     ended = F.count_if(F.col("operation") == ABSENT)
     begun_and_ended = F.count_if("begins").alias("begun"), ended.alias("ended")
     counted = restatement.changes.groupBy(at).agg(*begun_and_ended).collect()
@@ -369,11 +375,11 @@ def count_lists(
     for instant in new:
         begun, lost = news.get(instant, (0, 0))
         previous = restatement.before[instant]
-        of = 0 if previous is None else counts[previous]
+        named_before = 0 if previous is None else counts[previous]
         # A list that names only who was erased is no empty one.
         is_empty = not begun and (is_whole or given.rows.where(at == F.lit(instant)).isEmpty())
-        if max_deleted is None and of and lost == of and is_empty:
-            reason = f"it names nothing, and the list before it named {of} entities"
+        if max_deleted is None and named_before and lost == named_before and is_empty:
+            reason = f"it names nothing, and the list before it named {named_before} entities"
             remedy = "Look whether the export went wrong; if they are gone, apply it with max_deleted=1."
             raise UnfitList(FUNCTION, source, to_instant(instant), reason, remedy)
         if max_deleted != 1 and previous is None and is_empty:
@@ -382,18 +388,20 @@ def count_lists(
                 "Look whether the export went wrong; if nothing is there yet, apply it with max_deleted=1."
             )
             raise UnfitList(FUNCTION, source, to_instant(instant), reason, remedy)
-        if max_deleted is not None and lost > max_deleted * of:
-            reason = f"it lacks {lost} of the {of} entities that the list before it named, more than "
+        if max_deleted is not None and lost > max_deleted * named_before:
+            reason = (
+                f"it lacks {lost} of the {named_before} entities that the list before it named, more than "
+            )
             reason += f"max_deleted={max_deleted!r} allows"
             remedy = "Look whether it is whole; if it is, apply it with a larger share."
             raise UnfitList(FUNCTION, source, to_instant(instant), reason, remedy)
-        if max_deleted is None and lost >= _MANY_LOST and lost * _MANY_LOST > of:
+        if max_deleted is None and lost >= _MANY_LOST and lost * _MANY_LOST > named_before:
             sentence = (
                 "apply_list(): the list of %s lacks %d of the %d entities that the list before it named, "
                 "which are deleted now: max_deleted=… refuses such a list, revoke_list() takes it back"
             )
-            _LOG.warning(sentence, to_instant(instant).isoformat(), lost, of)
-        counts[instant] = of + begun - lost
+            _LOG.warning(sentence, to_instant(instant).isoformat(), lost, named_before)
+        counts[instant] = named_before + begun - lost
     return {instant: counts[instant] for instant in new}, sum(news.get(instant, (0, 0))[1] for instant in new)
 
 

@@ -110,5 +110,5 @@ def _key_columns(kind: Kind, fields: T.StructType) -> T.StructType:
 
 def _with_guids(table: pa.Table, spark: SparkSession, kind: Kind, fields: T.StructType) -> DataFrame:
     rows = spark.createDataFrame(table, _key_columns(kind, fields))
-    made = kind.guid({name: F.col(quoted(name)) for name in kind.keys})
-    return rows.select(F.coalesce(F.col(GUID), made).alias(GUID))
+    guid_column = kind.guid({name: F.col(quoted(name)) for name in kind.keys})
+    return rows.select(F.coalesce(F.col(GUID), guid_column).alias(GUID))

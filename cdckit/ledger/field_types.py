@@ -105,9 +105,9 @@ def look_for_values(transaction: Transaction, kind: Kind, rows: DataFrame) -> tu
     ]
     if not beside_texts:
         return kind, empty
-    found = _find_empty(transaction.read(kind.changes), beside_texts)
-    more = [T.StructField(name, T.NullType()) for name in found]
-    texts = (*kind.texts, *(name for name in beside_texts if name not in found))
+    filled = _find_empty(transaction.read(kind.changes), beside_texts)
+    more = [T.StructField(name, T.NullType()) for name in filled]
+    texts = (*kind.texts, *(name for name in beside_texts if name not in filled))
     return replace(kind, empty=T.StructType([*kind.empty, *more]), texts=texts), empty
 
 

@@ -56,8 +56,8 @@ def nest_structs(batch: pa.RecordBatch, columns: T.StructType) -> pa.RecordBatch
         for number in range(len(flat.flags))
     )
     values = map(batch.column, flat.values)
-    made = [_nest(column.dataType, flags, values) for column in columns]
-    return pa.RecordBatch.from_arrays(made, columns.names)
+    arrays = [_nest(column.dataType, flags, values) for column in columns]
+    return pa.RecordBatch.from_arrays(arrays, columns.names)
 
 
 def _word_name(number: int) -> str:

@@ -24,7 +24,7 @@ _NO_FIELDS = T.StructType([])
 
 
 class _TableName:
-    """The name of a table of a ledger in its store."""
+    """The name of a table of a ledger in its store; what is said below each is what its rows are."""
 
     def __set_name__(self, owner: type[Kind], name: str) -> None:
         self._name = name
@@ -62,31 +62,31 @@ class Kind:
     texts: tuple[str, ...] = ()
 
     changes = _TableName()
-    """Of its changes."""
+    """Its log: the changes that were news."""
 
     history = _TableName()
-    """Of its versions."""
+    """Its versions."""
 
     unborn = _TableName()
-    """Of the entities that have changes and no current version."""
+    """The entities that have changes and no current version."""
 
     words = _TableName()
-    """Of the words that rows took along when their keys changed."""
+    """What rows took along when their keys changed."""
 
     lists = _TableName()
-    """Of the full lists that it was given."""
+    """The full lists that it was given."""
 
     erased = _TableName()
-    """Of tombstones."""
+    """Its tombstones."""
 
     receipts = _TableName()
-    """Of the receipts of erasures."""
+    """The receipts of erasures."""
 
     refused = _TableName()
-    """Of changes that were refused, since they speak of what was erased."""
+    """The changes that were refused, since they speak of what was erased."""
 
     rejects = _TableName()
-    """Of the rejects that stood among its changes."""
+    """The rejects that stood among its changes."""
 
     @property
     def tables(self) -> dict[str, str]:
@@ -146,8 +146,10 @@ class Kind:
         if (stored.entity, stored.keys) != (self.entity, self.keys):
             raise OtherKind(location, str(self), str(stored))
         if buckets is not None and (stored.grows or buckets != stored.buckets):
-            theirs = "one that decides itself in how many" if stored.grows else f"one in {stored.buckets}"
-            raise OtherKind(location, f"{self} in {buckets} buckets", theirs)
+            stored_buckets = (
+                "one that decides itself in how many" if stored.grows else f"one in {stored.buckets}"
+            )
+            raise OtherKind(location, f"{self} in {buckets} buckets", stored_buckets)
         return stored
 
     def for_changes(self, by_guid: bool) -> Kind:

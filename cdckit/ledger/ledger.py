@@ -309,8 +309,8 @@ class Ledger:
             stored_kind = kind.stored_kind(transaction.base, self._buckets).for_changes(by_guid)
             if key is not None and self.store.batch(key) is not None:
                 content = sum_digests(rows, F.col(CONTENT)) if written is None else written.digest
-                done = transaction.commit(batch=key, digest=content, reads=())
-                return ApplyResult(done.version, 0, repeated=True)
+                commit = transaction.commit(batch=key, digest=content, reads=())
+                return ApplyResult(commit.version, 0, repeated=True)
             is_first = not transaction.has(stored_kind.changes)
             fitted = fit_changes(transaction, stored_kind, rows)
             require_times_stay(fitted.before, log_fields(fitted.rows.schema))
@@ -319,10 +319,10 @@ class Ledger:
             written = taken.batch
             require_no_lists(changes, written.lists)
             looked_at = run_gate(gate, transaction, taken.kind, taken.buckets)
-            done = transaction.commit(batch=key, digest=written.digest, reads=looked_at)
-            if done.repeated:
-                return ApplyResult(done.version, 0, repeated=True)
-            return ApplyResult(done.version, taken.news, rejects=sum(file.rows for file in written.rejects))
+            commit = transaction.commit(batch=key, digest=written.digest, reads=looked_at)
+            if commit.repeated:
+                return ApplyResult(commit.version, 0, repeated=True)
+            return ApplyResult(commit.version, taken.news, rejects=sum(file.rows for file in written.rejects))
 
         result = self.store.atomically(work)
         if result.rejects:

@@ -45,7 +45,7 @@ from cdckit.parts.arrays import NEVER, Bools, Ints, group_starts, number_values
 
 
 class Word(NamedTuple):
-    """Of every change what it says of one field, as numbers."""
+    """What every change says of one field, as numbers."""
 
     carries: Bools
     priority: Ints
@@ -228,7 +228,7 @@ class Versions(NamedTuple):
 
 
 class _Stretches(NamedTuple):
-    """Of all entities in their order, by time."""
+    """The stretches of all entities in their order, by time."""
 
     entity: Ints
     begin: Ints
@@ -268,13 +268,13 @@ class _Nodes(NamedTuple):
     """Runs of stretches, each with the changes that hold at some time within it."""
 
     low: Ints
-    """Of each node the first stretch."""
+    """The first stretch of each node."""
     high: Ints
-    """Behind its last one."""
+    """The stretch behind its last one."""
     node: Ints
-    """Of each row the node; growing."""
+    """The node of each row; growing."""
     position: Ints
-    """And which change it is; growing within a node."""
+    """The change of each row; growing within a node."""
 
 
 def _roots(stretches: _Stretches, entity: Ints) -> _Nodes:

@@ -61,7 +61,7 @@ class CircularMoves(CdcError, ValueError):
 
 
 class LateMoves(CdcError, ValueError):
-    """Of a row that moved, something became known only after its move."""
+    """Something about a row that moved became known only after its move."""
 
     def __init__(self, message: str) -> None:
         self.message = message

@@ -343,10 +343,10 @@ def _next_truncate(order: Ints, source: Ints, count: int, asks: Bools) -> Ints:
     is_truncate = order < count
     behind = np.where(is_truncate, np.arange(len(order)), len(order))
     behind = np.minimum.accumulate(behind[::-1])[::-1]
-    there = np.append(order, NOWHERE)[behind]
-    same = (there != NOWHERE) & (source[there] == source[order])
+    next_one = np.append(order, NOWHERE)[behind]
+    same = (next_one != NOWHERE) & (source[next_one] == source[order])
     next_truncate = np.empty(len(order), np.int64)
-    next_truncate[order] = np.where(same, there, NOWHERE)
+    next_truncate[order] = np.where(same, next_one, NOWHERE)
     return np.where(asks, next_truncate, NOWHERE)
 
 

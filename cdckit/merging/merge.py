@@ -237,12 +237,12 @@ def sort_by_entity(
     return SortedChanges(ordered, layout, data)
 
 
-def with_guids(made: DataFrame, layout: Layout, entity: str) -> DataFrame:
+def with_guids(history: DataFrame, layout: Layout, entity: str) -> DataFrame:
     """The guids that the workers could not make."""
     if layout.by_guid or layout.has_guid or layout.entity is not None:
-        return made
+        return history
     keys = [layout.fields[index] for index in layout.keys]
-    return with_guid(made, key_digest(entity, {key: F.col(quoted(key)) for key in keys}))
+    return with_guid(history, key_digest(entity, {key: F.col(quoted(key)) for key in keys}))
 
 
 def history_schema(data: T.StructType, *more: T.StructField) -> T.StructType:

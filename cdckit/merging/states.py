@@ -10,15 +10,7 @@ import numpy as np
 
 from cdckit.merging.arrow_changes import Changes
 from cdckit.merging.precedence import field, steps
-from cdckit.parts.arrays import (
-    NOWHERE,
-    Bools,
-    Ints,
-    Segments,
-    group_starts,
-    last_where,
-    same_values,
-)
+from cdckit.parts.arrays import NOWHERE, Bools, Ints, Segments, group_starts, last_where, same_values
 
 _Part = TypeVar("_Part", Ints, Bools)
 
@@ -152,7 +144,7 @@ class Differ:
     priority: Ints | None
     """With which each change speaks; None for a key field, whose priority is compared for itself."""
     index: int | None = None
-    """Of the field; None for the row."""
+    """The place of the field; None for the row."""
 
     def __call__(self, left: Ints, right: Ints) -> Bools:
         differs: Bools = left != right

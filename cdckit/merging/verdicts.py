@@ -70,10 +70,10 @@ _ALONG = "taken along from the key that the row had: "
 """Before the reason of what a change of the former key had said."""
 
 _TIE = "decided by order of arrival, equal priority at one instant"
-"""Which of two messages stands of which neither time nor priority says it."""
+"""Why one of two messages stands where neither time nor priority says it."""
 
 _DELETED = "deleted the entity, and nothing has brought it back"
-"""Of a delete that stands."""
+"""What a delete that stands did."""
 
 _NEVER_STOOD = "never stood: a message of at least its priority, of the same instant, counts after it"
 """What was superseded at the instant of which it spoke, where that was no tie."""
@@ -219,12 +219,12 @@ def _judge_changes(changes: Changes, question: Question) -> _Ruling:
     return ruling
 
 
-def _find_unknown(changes: Changes, known: int | None) -> Bools:
+def _find_unknown(changes: Changes, known_at: int | None) -> Bools:
     """Find the changes that had not arrived at the moment of knowledge: without a time one never has."""
-    if known is None:
+    if known_at is None:
         return np.zeros(len(changes), dtype=bool)
     arrived = changes.table.column("arrival_timestamp")
-    return bools(arrived.is_null()) | (ints(pc.fill_null(arrived.cast(pa.int64()), 0)) > known)
+    return bools(arrived.is_null()) | (ints(pc.fill_null(arrived.cast(pa.int64()), 0)) > known_at)
 
 
 def _judge_field(did: Steps, field: Field) -> _Ruling:

@@ -180,7 +180,7 @@ def _operation(keys: Sequence[str], no_time: Column) -> Column:
 def _as_changes(statements: DataFrame) -> DataFrame:
     at = F.col("effective_timestamp")
     message = list_message_id(F.col("source"), at)
-    made = {"sequence": F.lit(""), "arrival": list_arrival(at), "message_id": message}
+    columns = {"sequence": F.lit(""), "arrival": list_arrival(at), "message_id": message}
     more = [name for name in ("field_priorities",) if name in statements.columns]
     names = [*CHANGE_SCHEMA.names, "data", "carried", *more, "begins"]
-    return statements.select(*(made[name].alias(name) if name in made else name for name in names))
+    return statements.select(*(columns[name].alias(name) if name in columns else name for name in names))

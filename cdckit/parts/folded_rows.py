@@ -48,8 +48,8 @@ def with_rule(
     require_package(rows.sparkSession)
     filled, sent = _with_filled_lists(rows, reads)
     function = partial(_by_rule, rule=rule, makes=makes)
-    made = filled.withColumn(_MADE, map_columns(sent, function, spark_columns(makes)))
-    return made.select(*map(quoted, keeps), *_fields(F.col(quoted(_MADE)), makes))
+    ruled = filled.withColumn(_MADE, map_columns(sent, function, spark_columns(makes)))
+    return ruled.select(*map(quoted, keeps), *_fields(F.col(quoted(_MADE)), makes))
 
 
 def explode_rule(
@@ -113,11 +113,11 @@ def fold_rows(
         together, ranks = together.withColumn(_LATEST, latest), [F.col(quoted(_LATEST)), *logs, *ranks]
     ranks = [*(F.col(quoted(name)).desc() for name in first), *ranks]
     ordered = together.sortWithinPartitions(_SCOPE, *scope, *ranks)
-    made = ordered.withColumn(
+    results = ordered.withColumn(
         _MADE, map_columns(sent, partial(_by_fold, plan=plan), spark_columns(plan.columns))
     )
-    made = made.where(~F.col(quoted(IS_STATE)))
-    return made.select(*map(quoted, keeps), *_fields(F.col(quoted(_MADE)), plan.columns))
+    results = results.where(~F.col(quoted(IS_STATE)))
+    return results.select(*map(quoted, keeps), *_fields(F.col(quoted(_MADE)), plan.columns))
 
 
 def _with_filled_lists(rows: DataFrame, reads: Sequence[str]) -> tuple[DataFrame, list[str]]:

@@ -133,6 +133,6 @@ def _fit(value: Any, kind: Any) -> Any:
         if not isinstance(value, dict):
             return None
         fields: Iterable[Any] = msgspec.structs.fields(kind)
-        there = (field for field in fields if field.encode_name in value)
-        return kind(**{field.name: _fit(value[field.encode_name], field.type) for field in there})
+        sent = (field for field in fields if field.encode_name in value)
+        return kind(**{field.name: _fit(value[field.encode_name], field.type) for field in sent})
     return value

@@ -66,7 +66,7 @@ class KeptFold(ABC):
     """
 
     name: ClassVar[str]
-    """By which its states are kept."""
+    """The name under which its states are kept."""
     takes: ClassVar[tuple[type, ...]]
     """The types of rows that it takes; all others pass it by."""
 

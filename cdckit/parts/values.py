@@ -300,8 +300,8 @@ def _json_part(name: str, column: Column) -> Column:
 
 def can_be_guids(types: Mapping[str, pa.DataType]) -> bool:
     """Tell whether `guids` knows the text of all such keys; see `as_text` for dates and instants."""
-    known = pa.types.is_string, pa.types.is_boolean, pa.types.is_integer, pa.types.is_decimal
-    return all(any(is_one(type_) for is_one in known) for type_ in types.values())
+    written_alike = pa.types.is_string, pa.types.is_boolean, pa.types.is_integer, pa.types.is_decimal
+    return all(any(is_one(type_) for is_one in written_alike) for type_ in types.values())
 
 
 def guids(entity: str, key: Mapping[str, pa.Array]) -> pa.Array:

@@ -38,13 +38,7 @@ from cdckit.merging.arrow_changes import GUID, KEYS
 from cdckit.merging.merge import merge_changes
 from cdckit.model.changes import MADE_OF, UNTIL, require_changes
 from cdckit.model.history import FIELD_PROVENANCE, STANDARD_COLUMNS, provenance_type
-from cdckit.parts.arguments import (
-    quoted,
-    require_columns,
-    require_struct,
-    text_literal,
-    wrong_argument,
-)
+from cdckit.parts.arguments import quoted, require_columns, require_struct, text_literal, wrong_argument
 from cdckit.parts.files import expectations
 from cdckit.parts.near_names import nearest_name
 from cdckit.parts.public_calls import called_function
@@ -478,12 +472,12 @@ def _common_form(name: str, table: DataFrame, other: DataFrame) -> tuple[Column,
     kinds = [frame.schema[name].dataType if name in frame.columns else None for frame in (table, other)]
     if name == FIELD_PROVENANCE:
         fields = {field: None for kind in kinds if isinstance(kind, T.StructType) for field in kind.names}
-        made = [_provenance(kind, [*fields]) for kind in kinds]
+        forms = [_provenance(kind, [*fields]) for kind in kinds]
     elif kinds[0] and kinds[1] and kinds[0].simpleString() == kinds[1].simpleString():
-        made = [comparable(F.col(quoted(name)), kind) for kind in kinds if kind]
+        forms = [comparable(F.col(quoted(name)), kind) for kind in kinds if kind]
     else:
-        made = [_text(name, kind) for kind in kinds]
-    return made[0].alias(name), made[1].alias(name)
+        forms = [_text(name, kind) for kind in kinds]
+    return forms[0].alias(name), forms[1].alias(name)
 
 
 def _text(name: str, kind: T.DataType | None) -> Column:

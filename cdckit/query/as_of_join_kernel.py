@@ -38,7 +38,7 @@ from cdckit.parts.arrow_types import arrow_schema, make_batch
 from cdckit.query.lookups import Lookup
 
 SOURCE = "source"
-"""Of which source a version is; null for a fact."""
+"""The source of a version; null for a fact."""
 
 AT, UNTIL = "at", "until"
 """When a version begins and ends in the world; the first is the time at which a fact asks."""
@@ -86,7 +86,7 @@ class _Level(NamedTuple):
     height: int
     """How far it is above the leaves."""
     place: Ints
-    """Of each entry: its node and the rank of its begin, as one number."""
+    """The node of each entry and the rank of its begin, as one number."""
     version: Ints
 
 

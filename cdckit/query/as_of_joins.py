@@ -216,8 +216,10 @@ class _Line(NamedTuple):
 def _line_up(facts: DataFrame, group: LookupGroup, time: str, known: Column | None = None) -> _Line:
     """Facts and versions; *time* is the facts' column that says when, *known* their moment of knowledge."""
     places = _name_places(facts, group, time)
-    there = (*group.key, AT)
-    carried = [F.col(quoted(name)).alias(place) for name, place in places.items() if place not in there]
+    line_columns = (*group.key, AT)
+    carried = [
+        F.col(quoted(name)).alias(place) for name, place in places.items() if place not in line_columns
+    ]
     knowledge = [] if known is None else [known.alias(KNOWN)]
     key = key_columns(facts, group.columns)
     questions = facts.select(*key, F.col(quoted(time)).alias(AT), *knowledge, *carried)
@@ -322,12 +324,12 @@ def _look_up(facts: DataFrame, lookup_group: LookupGroup, time: str, known: Colu
     places = [place for _, place in lookup_group.lookups]
     for index, place in enumerate(places):
         line = _with_version(line, group, index, place, later=places[index + 1 :])
-    made = []
+    columns = []
     for index, (lookup, _) in enumerate(lookup_group.lookups):
-        made.append(F.col(_found_column(index)).alias(lookup.into))
+        columns.append(F.col(_found_column(index)).alias(lookup.into))
         if lookup.reason is not None:
-            made.append(F.col(answer_column(REASON, index)).alias(lookup.reason))
-    return line.select(*of_facts, *made)
+            columns.append(F.col(answer_column(REASON, index)).alias(lookup.reason))
+    return line.select(*of_facts, *columns)
 
 
 _ANSWER = "said"

@@ -111,8 +111,8 @@ def find_differing_ranges(ours: DataFrame, theirs: DataFrame) -> DataFrame:
     +-----+--------+----------+
     <BLANKLINE>
     """
-    here, there = ours.alias("here"), theirs.alias("there")
-    joined = here.join(there, F.col("here.range").eqNullSafe(F.col("there.range")), "outer")
+    left, right = ours.alias("here"), theirs.alias("there")
+    joined = left.join(right, F.col("here.range").eqNullSafe(F.col("there.range")), "outer")
     rows, checksum = (
         F.col(f"here.{name}").eqNullSafe(F.col(f"there.{name}")) for name in ("rows", "checksum")
     )

@@ -114,11 +114,11 @@ def _decimal(value: Any, kind: T.DataType) -> Column:
 def _float(value: Any, kind: T.DataType) -> Column:
     try:
         number = float(value)
-        (held,) = unpack("f", pack("f", number)) if isinstance(kind, T.FloatType) else (number,)
+        (stored,) = unpack("f", pack("f", number)) if isinstance(kind, T.FloatType) else (number,)
     except OverflowError:
         raise ValueError(value) from None
     # Rounded, a whole number would be that of another entity.
-    if isinstance(value, Integral) and int(held) != value:
+    if isinstance(value, Integral) and int(stored) != value:
         raise ValueError(value)
     return F.lit(number).cast(kind)
 

@@ -165,10 +165,10 @@ def _require_options(lookup: Lookup) -> None:
 def check_key(facts: DataFrame, lookup: Lookup) -> dict[str, str]:
     """The lookup's key as a mapping of fact column to field; raises unless both sides have it in one type."""
     lookup.require_rows()
-    ours, theirs = both_sides(lookup.on)
-    require_fields(theirs, ["guid", *history_fields(lookup.history).names], "on")
-    require_columns(facts, ours)
-    key = dict(zip(ours, theirs, strict=True))
+    fact_columns, history_columns = both_sides(lookup.on)
+    require_fields(history_columns, ["guid", *history_fields(lookup.history).names], "on")
+    require_columns(facts, fact_columns)
+    key = dict(zip(fact_columns, history_columns, strict=True))
     for column, name in key.items():
         require_alike(facts, column, lookup.history, name, f"in {lookup.into}")
     return key

@@ -233,12 +233,12 @@ def _check_link(first: Layer, layer: Layer) -> dict[str, str]:
         ["guid", *business_fields(side.history).fieldNames()] for side in (first, layer)
     )
     require_fields(first.on, first_fields, "on")
-    ours, theirs = both_sides(layer.on)
-    require_fields(ours, first_fields, "on")
-    require_fields(theirs, layer_fields, "on")
-    for field, same in zip(ours, theirs, strict=True):
+    own_columns, layer_columns = both_sides(layer.on)
+    require_fields(own_columns, first_fields, "on")
+    require_fields(layer_columns, layer_fields, "on")
+    for field, same in zip(own_columns, layer_columns, strict=True):
         require_alike(layer.history, same, first.history, field, f"in {first.into}")
-    return dict(zip(ours, theirs, strict=True))
+    return dict(zip(own_columns, layer_columns, strict=True))
 
 
 def _alive(layer: Layer) -> DataFrame:

@@ -168,8 +168,8 @@ def _keep_entity(
     if GUID in key or not brings_identity(changes, listed):
         return changes.where(is_wanted | every)
     carried = reduce(Column.__and__, (F.col("carried").getField(name) for name in listed))
-    theirs = changes.where((is_wanted & carried) | every).select(GUID).distinct()
-    return changes.join(F.broadcast(theirs), on=GUID, how="left_semi")
+    entities = changes.where((is_wanted & carried) | every).select(GUID).distinct()
+    return changes.join(F.broadcast(entities), on=GUID, how="left_semi")
 
 
 def _verdict_schema(value: T.DataType) -> T.StructType:

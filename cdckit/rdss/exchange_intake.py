@@ -49,7 +49,7 @@ from cdckit.shell.states_and_outcomes import (
 from cdckit.store import Transaction
 from cdckit.store.writing import WriteResult
 
-_VERDICTS = pa.schema([*((name, pa.int64()) for name in (*PLACE, WRITTEN)), ("is_right", pa.bool_())])
+_VERDICTS = pa.schema([*((name, pa.int64()) for name in (*PLACE, WRITTEN)), ("is_accepted", pa.bool_())])
 
 
 class Intake:
@@ -131,15 +131,17 @@ class Intake:
             erased = [msgspec.msgpack.decode(row["row"], type=ErasedWhole) for row in rows]
         if erased:
             forget_sequences(tables, settings, erased)
-        right, wrong = self._verdicts_here(folded.few) if folded.many is None else self._verdicts(folded.many)
-        if wrong is not None:
-            withdrawn = wrong.select(F.col("object_uuid").alias(KEY), "message_id")
+        accepted, refused = (
+            self._verdicts_here(folded.few) if folded.many is None else self._verdicts(folded.many)
+        )
+        if refused is not None:
+            withdrawn = refused.select(F.col("object_uuid").alias(KEY), "message_id")
             for object_type in settings.types:
                 withdraw_within(tables, settings.kind(object_type), withdrawn)
-        if right is not None:
+        if accepted is not None:
 
             def apply(object_type: ObjectType) -> None:
-                apply_within(tables, settings.kind(object_type), changes(right, object_type))
+                apply_within(tables, settings.kind(object_type), changes(accepted, object_type))
 
             run_together(tables.spark, apply, settings.types)
 
@@ -148,10 +150,12 @@ class Intake:
         verdicts = dict[Place, bool]()
         for row in rows:
             if isinstance(row, LedgerVerdict):
-                verdicts |= dict.fromkeys(row.places, row.is_right)
-        right = [place for place, is_right in verdicts.items() if is_right]
-        wrong = [place for place, is_right in verdicts.items() if not is_right and place[0] < self._batch]
-        return self._few_messages(right), self._few_messages(wrong)
+                verdicts |= dict.fromkeys(row.places, row.is_accepted)
+        accepted = [place for place, is_accepted in verdicts.items() if is_accepted]
+        refused = [
+            place for place, is_accepted in verdicts.items() if not is_accepted and place[0] < self._batch
+        ]
+        return self._few_messages(accepted), self._few_messages(refused)
 
     def _few_messages(self, places: list[Place]) -> DataFrame | None:
         if not places:
@@ -167,11 +171,11 @@ class Intake:
         """Judge many of them."""
         stated = rows.where(F.col("kind") == LedgerVerdict.__name__)
         last = WorkerPlan(stated, _read_verdicts, spark_columns(_VERDICTS)).rows().groupBy(*PLACE)
-        verdicts = self._tables.scratch(last.agg(F.max_by("is_right", WRITTEN).alias("is_right")))
-        is_wrong = ~F.col("is_right") & (F.col("batch") < self._batch)
-        chosen = (verdicts.where("is_right"), verdicts.where(is_wrong))
-        right, wrong = (None if places.isEmpty() else self._many_messages(places) for places in chosen)
-        return right, wrong
+        verdicts = self._tables.scratch(last.agg(F.max_by("is_accepted", WRITTEN).alias("is_accepted")))
+        is_refused = ~F.col("is_accepted") & (F.col("batch") < self._batch)
+        chosen = (verdicts.where("is_accepted"), verdicts.where(is_refused))
+        accepted, refused = (None if places.isEmpty() else self._many_messages(places) for places in chosen)
+        return accepted, refused
 
     def _many_messages(self, places: DataFrame) -> DataFrame:
         rows = self._tables.read(MESSAGES).join(places, [*PLACE], "left_semi")
@@ -183,5 +187,5 @@ def _read_verdicts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     for batch in batches:
         rows, written = (batch.column(name).to_pylist() for name in ("row", WRITTEN))
         verdicts = zip(map(read, rows), written, strict=True)
-        by_place = [(*place, turn, row.is_right) for row, turn in verdicts for place in row.places]
+        by_place = [(*place, turn, row.is_accepted) for row, turn in verdicts for place in row.places]
         yield tuple_batch(by_place, _VERDICTS)

@@ -98,7 +98,7 @@ class Arrival(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """Of the record."""
+        """The place of the record."""
         return self.batch, self.number
 
 
@@ -176,11 +176,11 @@ class Statement(_Published):
 
     Args:
         message: The message.
-        is_right: The verdict; None before there is one.
+        is_accepted: The verdict; None before there is one.
         answers: Whether the objects existed of which it says that its own is a version.
     """
 
-    is_right: bool | None = None
+    is_accepted: bool | None = None
     answers: dict[str, bool] = {}
 
 
@@ -230,7 +230,7 @@ class LedgerVerdict(_Row):
     """Whether ledgers are to have a statement; if not, they had it, and its object is unknown after all."""
 
     places: list[Place]
-    is_right: bool
+    is_accepted: bool
 
 
 Row = (

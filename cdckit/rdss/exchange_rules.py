@@ -28,7 +28,7 @@ from cdckit.rdss.exchange_rows import (
     is_change,
     statement_of,
 )
-from cdckit.rdss.existence_rules import FAULTS, exists_after, is_right
+from cdckit.rdss.existence_rules import FAULTS, exists_after, is_accepted
 from cdckit.rdss.findings import CODES
 from cdckit.rdss.message_rows import MESSAGE
 from cdckit.rdss.message_types import CREATE, READ, REMOVE, UPDATE
@@ -223,12 +223,12 @@ class Existence(KeptFold):
                     row.existed = exists
                     yield Again(Answer(about, row.message.identity, row.asked, exists))
                 continue
-            before, right = row.is_right, is_right(kind, (exists, *row.answers.values()))
-            if right:
+            before, accepted = row.is_accepted, is_accepted(kind, (exists, *row.answers.values()))
+            if accepted:
                 exists = exists_after(kind, exists, keeps_deleted=self._keeps_deleted)
-            if right is not before:
-                row.is_right = right
-                yield from _turned(row.message, before, right)
+            if accepted is not before:
+                row.is_accepted = accepted
+                yield from _turned(row.message, before, accepted)
         if self._is_forgotten:
             self._published = list(self._remaining())
             yield from (Left(row.message) for row in self._published if isinstance(row, Statement))
@@ -244,25 +244,25 @@ class Existence(KeptFold):
             kind = CREATE if message.kind == UPDATE and message.others else message.kind
             if isinstance(row, Question):
                 yield row
-            elif row.is_right and kind in (CREATE, REMOVE):
+            elif row.is_accepted and kind in (CREATE, REMOVE):
                 left = msgspec.structs.replace(message, kind=kind, others=[], places=[message.arrival.place])
-                yield Statement(left, is_right=True)
+                yield Statement(left, is_accepted=True)
 
     def state(self) -> bytes | None:
         return msgspec.msgpack.encode(self._published) if self._published else None
 
 
-def _turned(message: ArrivedMessage, before: bool | None, right: bool) -> Iterator[Any]:
-    """Tell what follows where a message is right now and was not, or the other way round."""
+def _turned(message: ArrivedMessage, before: bool | None, accepted: bool) -> Iterator[Any]:
+    """Tell what follows where a message is accepted now and was not, or the other way round."""
     assert message.kind is not None
-    if not right:
+    if not accepted:
         fault = FAULTS[message.kind]
         # The record says which object it is.
         yield from (RecordOutcome(place, fault.queue.value, fault.value) for place in message.places)
     elif before is not None:
         yield from (RecordOutcome(place, Outcome.PROCESSED) for place in message.places)
-    if message.kind != READ and (right or before):
-        yield LedgerVerdict(message.places, right)
+    if message.kind != READ and (accepted or before):
+        yield LedgerVerdict(message.places, accepted)
 
 
 def refuse(place: Place, code: str, sentence: str, about: str | None = None) -> RecordOutcome:
@@ -285,4 +285,4 @@ class WholeSequence(msgspec.Struct, array_like=True):
 _read_whole = msgspec.msgpack.Decoder(WholeSequence).decode
 
 FOLDS = (OwnParts, Sequence, Identity, Existence)
-"""In their order."""
+"""The folds of an exchange, in their order."""

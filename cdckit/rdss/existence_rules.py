@@ -18,17 +18,17 @@ UNKNOWN_CODES = tuple(fault.value for fault in FAULTS.values())
 """The codes of what is about an unknown object."""
 
 
-def is_right(kind: str, existed: Iterable[bool]) -> bool:
+def is_accepted(kind: str, existed: Iterable[bool]) -> bool:
     """
-    Tell whether a message was right to be sent: its object existed, or one of which it is a version.
+    Tell whether a message is accepted: its object existed, or one of which it is a version.
 
-    A create never is an error: an object that is known to some already, and becomes public, comes as one.
+    A create always is: an object that is known to some already, and becomes public, comes as one.
     """
     return kind == CREATE or any(existed)
 
 
 def exists_after(kind: str, existed: bool, *, keeps_deleted: bool) -> bool:
-    """Tell whether an object exists after a message that is right: a read says nothing of it."""
+    """Tell whether an object exists after a message that is accepted: a read says nothing of it."""
     if kind == REMOVE:
         return keeps_deleted and existed
     return kind in (CREATE, UPDATE) or existed

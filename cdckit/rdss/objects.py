@@ -187,9 +187,9 @@ def changes(decoded: DataFrame, object_type: str = ObjectType.RESEARCH_OBJECT) -
         F.when((F.col("message_type") != REMOVE) & ~is_reject, F.col("body")).alias("body"),
     )
     rule = partial(read_object, resource_type=kind.resource_type)
-    made = pa.schema([("is_there", pa.bool_()), ("data", arrow_type(kind.fields))])
+    columns = pa.schema([("is_there", pa.bool_()), ("data", arrow_type(kind.fields))])
     names = [name for name in CHANGE_SCHEMA.fieldNames() if name != "operation"]
-    read = with_rule(statements, [*names, *_BESIDE], ["object_uuid", "body"], rule, made)
+    read = with_rule(statements, [*names, *_BESIDE], ["object_uuid", "body"], rule, columns)
     operation = F.when(F.col("is_there"), UPSERT).otherwise(DELETE)
     # An upsert carries every field, a delete the key.
     fields = kind.fields.fieldNames()
@@ -327,17 +327,17 @@ def preservation_history(history: DataFrame) -> DataFrame:
     +----+-----------------+--------------------------+
     <BLANKLINE>
     """
-    gone = is_deleted()
+    is_gone = is_deleted()
     kept = [*business_fields(history).fieldNames(), FIELD_PROVENANCE]
     so_far = (
         Window.partitionBy("guid")
         .orderBy(VALID_FROM)
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
-    alive = F.when(~gone, F.struct(*map(quoted, kept)))
+    alive = F.when(~is_gone, F.struct(*map(quoted, kept)))
     with_alive = history.withColumn("alive", F.last(alive, ignorenulls=True).over(so_far))
     columns = {**{name: F.col("alive").getField(name) for name in kept}, DELETED: F.lit(False)}
-    mark = F.when(gone, F.col(VALID_FROM)).alias(DELETE_REQUESTED)
+    mark = F.when(is_gone, F.col(VALID_FROM)).alias(DELETE_REQUESTED)
     return with_alive.select(
         *(columns.get(name, F.col(quoted(name))).alias(name) for name in history.columns), mark
     )

@@ -118,10 +118,10 @@ def column_names(table: Table, version: TableVersion) -> dict[str, str]:
     *version*, which the message is of, goes before the others, and newer ones before older ones.
     """
     columns: dict[str, str] = {}
-    for one in (version, *reversed(table.versions)):
-        for column, name in one.source_names.items():
+    for other_version in (version, *reversed(table.versions)):
+        for column, name in other_version.source_names.items():
             columns.setdefault(name, column)
-        for column in one.positions:
+        for column in other_version.positions:
             columns.setdefault(column, column)
     return columns
 

@@ -207,8 +207,8 @@ def _require_data_schema(text: str) -> avro.AvroSchema:
         if index >= 0 and not _readable(headers.field(index).type, needed):
             misfits.append(f"{name} is {headers.field(index).type}")
     if misfits:
-        found = f"Its headers are not as a data message has them: {', '.join(misfits)}."
-        raise FoundFault(ReplicateFault.DATA_SCHEMA_INVALID, found)
+        sentence = f"Its headers are not as a data message has them: {', '.join(misfits)}."
+        raise FoundFault(ReplicateFault.DATA_SCHEMA_INVALID, sentence)
     return schema
 
 

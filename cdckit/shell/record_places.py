@@ -111,7 +111,7 @@ def rewrite_rows(
     count, before = _summary(rows, marked)
     if not count:
         return []
-    others, theirs = (
+    others, erased = (
         marked.where(f"{quoted(_CHOSEN)} IS {state}").drop(_CHOSEN) for state in ("NULL", "NOT NULL")
     )
     parts = list(files[0].partition)
@@ -125,7 +125,7 @@ def rewrite_rows(
     now = tables.read(name, files=added) if added else rows.limit(0)
     _, after = _summary(rows, now.withColumn(_CHOSEN, F.lit(None)))
     if change is not None:
-        changed = change(theirs).select(*map(quoted, rows.columns))
+        changed = change(erased).select(*map(quoted, rows.columns))
         added += tables.append(name, together(changed)).files
     tables.discard(name, files)
     removed = tuple(file.path for file in files)

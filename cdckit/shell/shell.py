@@ -218,17 +218,17 @@ class Shell(ABC):
     ) -> ForgottenEntities:
         """Take entities out of all tables: out of their ledger, and the records that speak of them."""
         places = places_of(entities, tables, kind)
-        done = forget_entities(tables, kind, entities)
-        if done.unknown or not done.found:
-            return done
+        forgotten = forget_entities(tables, kind, entities)
+        if forgotten.unknown or not forgotten.found:
+            return forgotten
         more = self._places(tables, kind, entities)
         # Each table beside the ledgers is asked for them several times.
         named = compute_once(places if more is None else places.unionByName(more).distinct())
         assert named is not None
         for ledger in self._kinds(tables.base).values():
             require_alone(named, tables, ledger)
-        parts = (*done.parts, *self._forget(tables, named))
-        return done._replace(parts=parts, not_erased=self._unread(tables))
+        parts = (*forgotten.parts, *self._forget(tables, named))
+        return forgotten._replace(parts=parts, not_erased=self._unread(tables))
 
     def _lock(self) -> AbstractContextManager[object]:
         """What an erasure holds from before it begins: else it could wait for one who waits for it."""
@@ -572,14 +572,14 @@ class Shell(ABC):
             require_kind(tables.base, self.kind)
             # What the commit would find out after all the work.
             came_before = key is not None and self.store.batch(key) is not None
-            done = WorkResult(0, ()) if came_before else work(tables)
-            if done is None:
+            result = WorkResult(0, ()) if came_before else work(tables)
+            if result is None:
                 return ReceiveResult(tables.base.version or 0, 0)
             if not came_before:
                 tables.note(KIND, self.kind)
-            committed = tables.commit(batch=key, digest=digest, reads=done.reads)
+            committed = tables.commit(batch=key, digest=digest, reads=result.reads)
             if committed.repeated:
                 return ReceiveResult(committed.version, 0, repeated=True)
-            return ReceiveResult(committed.version, done.records, notes=tuple(done.notes))
+            return ReceiveResult(committed.version, result.records, notes=tuple(result.notes))
 
         return self.store.atomically(attempt)

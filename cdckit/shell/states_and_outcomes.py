@@ -312,14 +312,14 @@ class StatesAndOutcomes:
             spread = WorkerPlan(taken, partial(_spread, task=task), spark_columns(_SPREAD)).rows()
             in_order = spread.repartition(BUCKET).sortWithinPartitions(BUCKET, "scope")
             take = partial(_take_buckets, task=task)
-            done = self._tables.scratch(WorkerPlan(in_order, take, spark_columns(_ROWS)))
-            reports = done.where(F.col("kind") == _REPORT).collect()
+            results = self._tables.scratch(WorkerPlan(in_order, take, spark_columns(_ROWS)))
+            reports = results.where(F.col("kind") == _REPORT).collect()
             written = [msgspec.json.decode(report["row"]) for report in reports]
             self._adopt(written)
-            handed = handed.unionByName(done.where(~F.col("kind").isin(_REPORT, _AGAIN)))
+            handed = handed.unionByName(results.where(~F.col("kind").isin(_REPORT, _AGAIN)))
             if not sum(report[_AGAIN] for report in written):
                 return FoldedRows([], handed)
-            taken = done.where(F.col("kind") == _AGAIN)
+            taken = results.where(F.col("kind") == _AGAIN)
 
     def _task(self, fold: type[KeptFold], rewrites: int = MANY_FILES) -> FoldTask:
         tables, door = self._tables, self._door

@@ -78,7 +78,7 @@ class DeltaLog:
 
     @property
     def version(self) -> int:
-        """Of the Delta table."""
+        """The version of the Delta table."""
         return int(self.delta.version())
 
     @property
@@ -326,9 +326,9 @@ class BatchNames(NamedTuple):
 
     digest: str
     check: str
-    """Of the digest and what tells the batch, by which damage is told."""
+    """The name of the `batch_check`, by which damage is told."""
     number: str | None = None
-    """Of a stream, whose last batch alone is known."""
+    """The name of the number of a stream's batch: only its last one is known."""
 
 
 def batch_names(id_: str) -> BatchNames:

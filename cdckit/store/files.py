@@ -442,8 +442,8 @@ def read_batches(
     try:
         with target.location.file_system().open_input_file(target.location.path(at)) as file:
             parquet = open_parquet(file, path)
-            there = set(parquet.schema_arrow.names)
-            columns = [column.name for column in stored if column.name in there]
+            stored_there = set(parquet.schema_arrow.names)
+            columns = [column.name for column in stored if column.name in stored_there]
             # Workers have one core each, and several threads take twice as long to read a small file.
             for batch in parquet.iter_batches(rows, columns=columns, use_threads=False):
                 whole = _with_partition(batch, target.partitions.get(path, {}), stored)

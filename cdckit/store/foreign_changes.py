@@ -35,9 +35,9 @@ class ForeignCommits(NamedTuple):
     kept: int
     """The last version to which they came without a change of rows."""
     foreign: ForeignChange | None = None
-    """Who has changed some."""
+    """Who has changed rows."""
     mark: int = -1
-    """Of the commit of ours; -1 if there is none."""
+    """The mark of that commit of ours; -1 if there is none."""
 
 
 def upkeep_of_others(location: Location, table: Table) -> ForeignCommits:

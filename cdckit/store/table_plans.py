@@ -137,10 +137,10 @@ class Change:
         if now is None or now.folder != after.folder:
             return Plan(None, after, {}, self.same_rows)
         # Of a table as a whole nothing stays that others have done to it meanwhile.
-        known = now.files if self.rewritten or self.before is None else self.known
-        added = [file for path, file in after.files.items() if path not in known]
-        gone = known.keys() - after.files.keys()
-        removed = {path: file for path, file in now.files.items() if path in gone}
+        files_before = now.files if self.rewritten or self.before is None else self.known
+        added = [file for path, file in after.files.items() if path not in files_before]
+        removed_paths = files_before.keys() - after.files.keys()
+        removed = {path: file for path, file in now.files.items() if path in removed_paths}
         return Plan(now.version, after.with_files(added), removed, self.same_rows)
 
     def is_older_than(self, horizon: datetime, location: Location) -> bool:
@@ -162,7 +162,7 @@ class State(NamedTuple):
     log: DeltaLog | None = None
     """None where no version of the Delta table is in this state."""
     next_mark: int = -1
-    """Of our next commit to it; -1 if there is none."""
+    """The mark of our next commit to it; -1 if there is none."""
 
 
 def load_state(
@@ -243,8 +243,8 @@ def _planned_state(location: Location, name: str, named: CommittedTable, plan: P
     base = delta_log.DeltaLog(location, name, named.folder, plan.base)
     kept_up, _ = _with_upkeep(location, base)
     state = plan.onto((kept_up if plan.remove.keys() <= kept_up.state.files.keys() else base).state)
-    is_right = _is_same(state, named) if kept_up is base else state.rows == named.rows
-    return state if is_right else None
+    is_as_committed = _is_same(state, named) if kept_up is base else state.rows == named.rows
+    return state if is_as_committed else None
 
 
 def _is_same(state: Table, named: CommittedTable) -> bool:

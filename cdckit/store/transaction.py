@@ -217,11 +217,11 @@ class Transaction:
         try:
             for some_rows in (rows, *more):
                 self._with_columns(name, writing.row_columns(some_rows), tuple(partition_by))
-            done = self._write(name, (rows, *more))
+            written = self._write(name, (rows, *more))
             if compact_at is not None:
-                touched = {tuple(file.partition_texts().items()) for file in done.files}
+                touched = {tuple(file.partition_texts().items()) for file in written.files}
                 self.compact(name, files=max(2, compact_at), only=touched)
-            return done
+            return written
         except BaseException:
             self._failed = True
             raise
@@ -254,10 +254,10 @@ class Transaction:
         """
         paths = [file.path for file in remove]
         self.adopt(name, (), paths, paths if same_rows else ())
-        done = self.append(name, *rows) if rows else WriteResult()
+        written = self.append(name, *rows) if rows else WriteResult()
         if same_rows:
-            self.adopt(name, (), (), (file.path for file in done.files))
-        return done
+            self.adopt(name, (), (), (file.path for file in written.files))
+        return written
 
     def limit_files(self, name: str, rows: int) -> None:
         """
@@ -328,7 +328,7 @@ class Transaction:
 
         Cost: a job, in which a task writes each file that is made; none for a thousand rows or fewer.
         """
-        table, done, most_rows = self._table(name), WriteResult(), self._file_rows(name)
+        table, written, most_rows = self._table(name), WriteResult(), self._file_rows(name)
         rows: list[Rows]
         for some, is_old in zip(self.old_and_new_files(name), (True, False), strict=True):
             small = writing.small_files(table.with_files(some), writing.SMALL_FILE, files, most_rows)
@@ -341,17 +341,17 @@ class Transaction:
                     rows = [read_arrow(self._location, table, group) for group in groups]
                 else:
                     rows = [writing.rows_of_groups(self.spark, self._location, table, groups)]
-                done += self.swap(name, old_files, *rows, same_rows=is_old)
-        return done
+                written += self.swap(name, old_files, *rows, same_rows=is_old)
+        return written
 
     def accept(self, name: str) -> None:
         """Let a table be as another program has left its Delta table."""
         before = self._table(name)
         self.base.require_writable(name)
         if self.base.bring_up(name) is not None:
-            theirs = self.base.with_theirs(name)
+            accepted = self.base.with_theirs(name)
             with self._lock:
-                self._changes[name] = Change(before, theirs, rewritten=True, over_others=True)
+                self._changes[name] = Change(before, accepted, rewritten=True, over_others=True)
 
     def renew(self, name: str) -> None:
         """
@@ -418,13 +418,13 @@ class Transaction:
         return read_spark(self.spark, self._location, table, files), files
 
     def _write(self, name: str, rows: Sequence[Rows]) -> WriteResult:
-        done, table = WriteResult(), self._table(name)
+        written, table = WriteResult(), self._table(name)
         for part in rows:
             target = Target.from_table(self._location, table, self._file_rows(name))
-            done += writing.write(self._fitting(part, table), target)
+            written += writing.write(self._fitting(part, table), target)
         with self._lock:
-            self._put(name, (table := self._table(name)).with_files([*table.files.values(), *done.files]))
-        return done
+            self._put(name, (table := self._table(name)).with_files([*table.files.values(), *written.files]))
+        return written
 
     def _fitting(self, rows: Rows, table: Table) -> Rows:
         """Rows in the types of the table's columns; columns that they lack are left to who writes them."""

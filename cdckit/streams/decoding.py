@@ -61,9 +61,9 @@ def decode(records: DataFrame, stream: Stream) -> DataFrame:
 
 def with_text(messages: DataFrame, stream: Stream, name: str) -> DataFrame:
     """Messages with their JSON text (`cdckit.streams.messages.message_text`) in another column."""
-    there = [column for column in stream.columns().names if column in messages.columns]
-    rule = partial(_text_of, names=there, stream=stream)
-    return with_rule(messages, messages.columns, there, rule, pa.schema([(name, pa.string())]))
+    names = [column for column in stream.columns().names if column in messages.columns]
+    rule = partial(_text_of, names=names, stream=stream)
+    return with_rule(messages, messages.columns, names, rule, pa.schema([(name, pa.string())]))
 
 
 def _text_of(*values: Any, names: Sequence[str], stream: Stream) -> Result:
@@ -142,8 +142,8 @@ def _key(stream: Stream) -> Column:
     key = _join_columns(stream.key)
     if not stream.other_key:
         return key
-    there = reduce(Column.__and__, (F.col(name).isNotNull() for name in stream.key))
-    return F.when(there, key).otherwise(_join_columns(stream.other_key))
+    is_whole = reduce(Column.__and__, (F.col(name).isNotNull() for name in stream.key))
+    return F.when(is_whole, key).otherwise(_join_columns(stream.other_key))
 
 
 def _join_columns(columns: tuple[str, ...]) -> Column:

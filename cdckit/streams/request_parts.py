@@ -117,11 +117,11 @@ class ResponseParts(Fold):
             fault = StreamFault.CONTRADICTING
             return [(CONTRADICTING, None, None, fault.value, fault.describe()) for _ in self.parts]
         [(parts, _)] = self.terms
-        there = set(self.parts)
+        answered = set(self.parts)
         state: Result = (COMPLETE, None, None, None, None)
-        if len(there) < parts:
-            lacking = next(part for part in range(1, parts + 1) if part not in there)
-            waits_for = f"{parts - len(there)} of {parts} parts, the first of them part {lacking}"
+        if len(answered) < parts:
+            lacking = next(part for part in range(1, parts + 1) if part not in answered)
+            waits_for = f"{parts - len(answered)} of {parts} parts, the first of them part {lacking}"
             state = (WAITING, self.since, waits_for, None, None)
         return [state if first else (DUPLICATE, None, None, None, None) for first in is_first]
 

@@ -127,9 +127,9 @@ def asked_entities(tables: Transaction, request: Request) -> DataFrame:
     """The guids of the entities that are asked for, each once."""
     if request.keys is not None:
         return request.named(tables, ENTITY_KIND).select(GUID).distinct()
-    done = read_answers(tables).where(F.col("status") == Status.DONE)
+    answers = read_answers(tables).where(F.col("status") == Status.DONE)
     state = {"document": F.col("after"), "revision": F.col("revision_after"), "changed": F.col("ended")}
-    versions = done.select(*ENTITY, *(column.alias(name) for name, column in state.items()))
+    versions = answers.select(*ENTITY, *(column.alias(name) for name, column in state.items()))
     chosen = versions if request.where is None else versions.where(request.where)
     if request.keep is not None:
         last = request.at.astimezone(UTC).timestamp() * 1000 - request.keep.total_seconds() * 1000
@@ -204,23 +204,23 @@ class _Erasure:
         # What is made anew of earlier batches says of which.
         return StatesAndOutcomes(self._tables, self._settings.folds(0))
 
-    def _forget_acknowledged(self, theirs: DataFrame) -> list[ErasedPart]:
+    def _forget_acknowledged(self, erased: DataFrame) -> list[ErasedPart]:
         """Take out which notifications of their updates devices have acknowledged."""
         if not self._tables.has(SEEN):
             return []
         seen = self._tables.read(SEEN)
         # An id is a hash: of each update and device it is made again, and those that are there are kept.
-        pairs = theirs.where(is_update()).crossJoin(F.broadcast(seen.select("device").distinct()))
+        pairs = erased.where(is_update()).crossJoin(F.broadcast(seen.select("device").distinct()))
         ids = pairs.select(notification_id().alias("notification"))
         notifications = compute_once(
             seen.join(ids, "notification", "left_semi").select("notification").distinct()
         )
         return [] if notifications is None else rewrite_rows(self._tables, SEEN, notifications)
 
-    def _mask_responses(self, theirs: DataFrame) -> list[ErasedPart]:
+    def _mask_responses(self, erased: DataFrame) -> list[ErasedPart]:
         """Let complete responses have no word of theirs."""
         named = F.collect_set(F.array(*ENTITY)).alias("theirs")
-        requests = compute_once(theirs.groupBy(*REQUEST).agg(named))
+        requests = compute_once(erased.groupBy(*REQUEST).agg(named))
         assert requests is not None
 
         def change(responses: DataFrame) -> DataFrame:
@@ -250,10 +250,10 @@ class _Erasure:
         ledger_columns = {LEDGER_BUCKET: kind.bucket_column(F.col(GUID)), KNOWN: F.lit(True)}
         return forget_entities(self._tables, kind, guids.withColumns(ledger_columns)).parts
 
-    def _learn_again(self, theirs: DataFrame) -> list[ErasedPart]:
+    def _learn_again(self, erased: DataFrame) -> list[ErasedPart]:
         """Let the entity types be what all others teach."""
         tables, is_taught = self._tables, F.col("learning") & is_update()
-        types = compute_once(theirs.where(is_taught).select(*TYPE_PLAN.scope).distinct())
+        types = compute_once(erased.where(is_taught).select(*TYPE_PLAN.scope).distinct())
         if types is None:
             return []
         keys = [row.asDict() for row in types.collect()]
@@ -281,9 +281,9 @@ def _without_words(answers: DataFrame) -> DataFrame:
 _TEXTS = pa.schema([("responses", pa.list_(pa.string()))])
 
 
-def _mask_responses(responses: list[str], theirs: list[list[str]]) -> Result:
-    """The texts of responses; without their words, those whose entity is one of *theirs*."""
-    return ([mask_response(text) if _entity_of(text) in theirs else text for text in responses],)
+def _mask_responses(responses: list[str], erased_ids: list[list[str]]) -> Result:
+    """The texts of responses; without their words, those whose entity is one of *erased_ids*."""
+    return ([mask_response(text) if _entity_of(text) in erased_ids else text for text in responses],)
 
 
 def _entity_of(response: str) -> list[Any]:
@@ -338,8 +338,8 @@ def _without_patches(records: DataFrame, erased: DataFrame) -> DataFrame:
     parts = erased.groupBy(STREAM, _DIGEST).agg(F.collect_set("part").alias(_PARTS))
     joined = _with_digest(records).join(parts, [STREAM, _DIGEST], "left")
     others = joined.where(F.col(_PARTS).isNull()).select(*records.columns)
-    theirs = joined.where(F.col(_PARTS).isNotNull())
-    masked = with_rule(theirs, records.columns, [STREAM, "value", _PARTS], _mask_message, _MASKED)
+    named = joined.where(F.col(_PARTS).isNotNull())
+    masked = with_rule(named, records.columns, [STREAM, "value", _PARTS], _mask_message, _MASKED)
     blanked = [name for name in ("key", "headers", ERROR_CODE, ERROR_DESCRIPTION) if name in records.columns]
     nothing = {name: F.lit(None).cast(records.schema[name].dataType) for name in blanked}
     stream, value = (F.col(name) for name in _MASKED.names)

@@ -381,7 +381,7 @@ class TypeLessons(PlannedFold):
 
 
 FOLDS = (EntityPatches, SchemaPatches, RequestResponses, TypeLessons)
-"""In their order."""
+"""The folds of a service, in their order."""
 
 
 def read_state(scope: str, state: bytes) -> Result:

@@ -20,7 +20,7 @@ from cdckit.streams.catalogue import CHANGES_BY_DEVICE, CONNECTIONS, CREATED, DE
 from cdckit.streams.requests import ANSWERS, UPDATE_SCHEMA, is_update, with_requested
 
 WANTS = ("creates", "updates", "deletes")
-"""Of a subscription, the fields that say what it wants to be told."""
+"""The fields of a subscription that say what it wants to be told."""
 
 ZONE_CHANGE_SCHEMA = T.StructType([*UPDATE_SCHEMA.fields, T.StructField("subject_zone", T.StringType())])
 """One row is one update of an entity, or of a subscription, and the zone that it is about."""

@@ -95,7 +95,7 @@ class ExchangeInMemory:
         for row in waiting:
             if isinstance(row, ErasedWhole):
                 self.blank({row.sequence_id}, set(), {})
-            elif isinstance(row, LedgerVerdict) and row.is_right:
+            elif isinstance(row, LedgerVerdict) and row.is_accepted:
                 self.applied |= set(row.places)
             elif isinstance(row, LedgerVerdict):
                 self.applied -= set(row.places)

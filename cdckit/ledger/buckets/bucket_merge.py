@@ -56,7 +56,7 @@ class MergeResult(NamedTuple):
     """The outcome for the entities that are touched."""
 
     guids: pa.Array
-    """Of the touched ones."""
+    """The entities that are touched."""
     latest: pa.Array
     """The latest effective time of each."""
     place: pa.Array
@@ -91,8 +91,8 @@ def merge_bucket(
     begun, continued = _continue(targets, stored, on)
     guids, latest, place = _latest_positions([again.rows, on])
     # Changes that say no place go on behind the last one that did.
-    for there in (opened, unborn):
-        place = pc.coalesce(place, there.column(PLACE).take(pc.index_in(guids, there.column(GUID))))
+    for rows in (opened, unborn):
+        place = pc.coalesce(place, rows.column(PLACE).take(pc.index_in(guids, rows.column(GUID))))
     # With room for the columns that users do not see.
     new_versions = join_batches([again.versions, begun], targets.merged_schema)
     new_versions = align_columns(new_versions, targets.stored_schema)
@@ -115,12 +115,12 @@ def _find_late(
     encoded = new.column(GUID).dictionary_encode()
     entity = ints(encoded.indices)
     reasons = [_may_be_logged(task, targets, new), _end_or_move(new), _follow_no_truncate(new, unborn)]
-    for there in (opened, unborn):
-        at = pc.index_in(encoded.dictionary, value_set=there.column(GUID)).take(encoded.indices)
-        latest = there.column(LATEST).take(at)
+    for stored in (opened, unborn):
+        at = pc.index_in(encoded.dictionary, value_set=stored.column(GUID)).take(encoded.indices)
+        latest = stored.column(LATEST).take(at)
         reasons.append(_follow_no_time(new, latest))
         if SNAPSHOT in new.schema.names:
-            reasons.append(_follow_no_place(new, latest, there.column(PLACE).take(at)))
+            reasons.append(_follow_no_place(new, latest, stored.column(PLACE).take(at)))
     late: Bools = np.isin(entity, entity[np.logical_or.reduce(reasons)])
     return late
 

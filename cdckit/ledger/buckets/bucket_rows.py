@@ -42,9 +42,9 @@ def join_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Rec
 
 def align_columns(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The rows in the columns of *schema*; those that they lack are null."""
-    there = set(rows.schema.names)
+    names = set(rows.schema.names)
     columns = {
-        field.name: rows.column(field.name) if field.name in there else pa.nulls(rows.num_rows, field.type)
+        field.name: rows.column(field.name) if field.name in names else pa.nulls(rows.num_rows, field.type)
         for field in schema
     }
     return make_batch(columns, schema)

@@ -55,7 +55,7 @@ class Outcome(NamedTuple):
     added: dict[str, list[dict[str, Any]]]
     removed: dict[str, list[str]]
     folded: list[str]
-    """Of the log: the files that came with rows of those that went."""
+    """The files of the log that came with rows of those that went."""
     moved: bool
     """Whether rows may take other words along than they did: an entity with moves was merged again."""
     ties: list[str]

@@ -95,8 +95,8 @@ def _origins(open_versions: pa.RecordBatch, layout: Layout) -> _Origins:
     numbers = ints(encoded.indices.fill_null(NOWHERE))
     messages, priorities = [], []
     for place, entry in enumerate(entries):
-        there = np.asarray(entry.is_valid())
-        messages.append(np.where(there, numbers[place * count : (place + 1) * count], NOWHERE))
+        has_entry = np.asarray(entry.is_valid())
+        messages.append(np.where(has_entry, numbers[place * count : (place + 1) * count], NOWHERE))
         priorities.append(ints(entry.field("p").fill_null(0)))
     return _Origins(encoded.dictionary, messages[0], priorities[0], messages[1:], priorities[1:])
 

@@ -71,8 +71,8 @@ def erase_buckets(
 def _erase(task: Task, targets: Targets, guids: pa.Array) -> tuple[pa.Array, dict[str, RewrittenPart]]:
     """All that is said of entities goes; which of them the log has."""
 
-    def drop(rows: pa.RecordBatch, theirs: Bools) -> pa.RecordBatch:
-        return select_rows(rows, ~theirs)
+    def drop(rows: pa.RecordBatch, is_erased: Bools) -> pa.RecordBatch:
+        return select_rows(rows, ~is_erased)
 
     logged, log = _rewrite_log(task, targets, guids, drop)
     others = {name: target for name, target in targets.tables.items() if name != "log"}
@@ -99,9 +99,9 @@ def _rewrite_log(
     """`_rewrite` the log, and tell which of the entities it has."""
     logged: list[pa.Array] = []
 
-    def change_and_note(rows: pa.RecordBatch, theirs: Bools) -> pa.RecordBatch:
-        logged.append(rows.column(GUID).filter(pa.array(theirs)))
-        return change(rows, theirs)
+    def change_and_note(rows: pa.RecordBatch, is_erased: Bools) -> pa.RecordBatch:
+        logged.append(rows.column(GUID).filter(pa.array(is_erased)))
+        return change(rows, is_erased)
 
     part = _rewrite(targets.log, task.log, guids, change_and_note)
     return pa.concat_arrays(logged).unique() if logged else guids.slice(0, 0), part
@@ -109,13 +109,13 @@ def _rewrite_log(
 
 def _merge_again(task: Task, targets: Targets, guids: pa.Array) -> dict[str, RewrittenPart]:
     """The versions of entities as their changes give them now."""
-    done = keep_up_bucket(task, targets, guids)
-    assert not [*done.added["log"], *done.removed["log"]]
+    outcome = keep_up_bucket(task, targets, guids)
+    assert not [*outcome.added["log"], *outcome.removed["log"]]
     files = {file.path: file for file in [*task.open, *task.closed, *task.unborn]}
     outcomes = {}
     for name in ("history", "unborn"):
         target = targets.tables[name]
-        added, removed = done.added[name], done.removed[name]
+        added, removed = outcome.added[name], outcome.removed[name]
         before = read_rows(target, [files[path] for path in removed])
         after = read_rows(target, _as_paths(added))
         rests = [_in_order(drop_entities(rows, guids)) for rows in (before, after)]
@@ -154,13 +154,13 @@ def rewrite_files(
     with OpenFiles(target) as open_files:
         for file in files:
             rows = read_rows(target, [file])
-            theirs = find(rows)
-            if theirs.any():
+            is_erased = find(rows)
+            if is_erased.any():
                 removed.append(file.path)
-                rows_before, erased = rows_before + rows.num_rows, erased + int(theirs.sum())
-                kept.append(select_rows(rows, ~theirs))
+                rows_before, erased = rows_before + rows.num_rows, erased + int(is_erased.sum())
+                kept.append(select_rows(rows, ~is_erased))
                 # A file for each that goes: so they stay cut by ranges of guids, or of offsets.
-                open_files.take(change(rows, theirs))
+                open_files.take(change(rows, is_erased))
                 open_files.begin_files()
         added = open_files.close()
     after = read_rows(target, _as_paths(added))
@@ -200,23 +200,23 @@ def _as_paths(reports: list[dict[str, Any]]) -> Paths:
     return [FileRange(report["path"], report["size"], report["numRecords"]) for report in reports]
 
 
-def _without_fields(rows: pa.RecordBatch, theirs: Bools, fields: list[str]) -> pa.RecordBatch:
+def _without_fields(rows: pa.RecordBatch, is_erased: Bools, fields: list[str]) -> pa.RecordBatch:
     """Changes, of which those of the entities do not carry the fields."""
     columns = dict(zip(rows.schema.names, rows.columns, strict=True))
     for name in ("data", "carried", "field_priorities"):
         if name in columns:
-            columns[name] = _clear_parts(columns[name], theirs, fields, name == "carried")
+            columns[name] = _clear_parts(columns[name], is_erased, fields, name == "carried")
     return make_batch(columns, rows.schema)
 
 
-def _clear_parts(values: pa.StructArray, theirs: Bools, fields: list[str], flags: bool) -> pa.StructArray:
-    parts, mask = [], pa.array(theirs)
+def _clear_parts(values: pa.StructArray, is_erased: Bools, fields: list[str], flags: bool) -> pa.StructArray:
+    parts, mask = [], pa.array(is_erased)
     for number, field in enumerate(values.type):
         part = values.field(number)
         if field.name in fields:
             nothing = pa.scalar(False if flags else None, field.type)
             # Arrow chooses between no lists and no maps by a mask.
-            stays = pa.array(np.where(theirs, -1, np.arange(len(part))), mask=theirs)
+            stays = pa.array(np.where(is_erased, -1, np.arange(len(part))), mask=is_erased)
             part = pc.if_else(mask, nothing, part) if flags else part.take(stays)
         parts.append(part)
     return pa.StructArray.from_arrays(parts, fields=list(values.type), mask=values.is_null())

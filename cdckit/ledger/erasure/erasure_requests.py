@@ -76,8 +76,8 @@ class Request:
 
     def is_answered_by(self, receipt: Receipt, kind: Kind) -> bool:
         """Tell whether a receipt may be of this request, whose entities no keys name."""
-        made = (receipt.entity, receipt.erased_by, receipt.reason, receipt.fields, receipt.later)
-        return self.keys is None and made == (kind.entity, self.by, self.reason, self.fields, self.later)
+        answered = (receipt.entity, receipt.erased_by, receipt.reason, receipt.fields, receipt.later)
+        return self.keys is None and answered == (kind.entity, self.by, self.reason, self.fields, self.later)
 
     def entities(self, tables: Transaction, kind: Kind) -> DataFrame:
         """The guids of the entities, each once, and their buckets."""

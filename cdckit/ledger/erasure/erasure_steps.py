@@ -69,14 +69,14 @@ def run_erasure(
     Where all was erased before, older commits may have what came of it since: they go once more.
     """
     stopped = finish_begun()
-    made = store.atomically(work, alone=True)
-    if made is None:
-        made = store.atomically(lambda tables: _begin_again(tables, kind(tables.base), request))
+    receipt = store.atomically(work, alone=True)
+    if receipt is None:
+        receipt = store.atomically(lambda tables: _begin_again(tables, kind(tables.base), request))
     finish_begun()
     with store.begin() as tables:
         stored = kind(tables.base)
-        if made is not None:
-            return _stored_receipt(tables.base, stored, made.receipt)
+        if receipt is not None:
+            return _stored_receipt(tables.base, stored, receipt.receipt)
         if stopped is not None and request.is_answered_by(stopped, stored):
             return stopped
         return _last_receipt(tables, stored, request)
@@ -99,13 +99,13 @@ def erase_within(
     entities = compute_once(with_known(asked, tables, kind))
     if entities is None:
         return None
-    done = forget(entities)
-    if done.unknown:
-        raise UnknownEntities(done.unknown, entities.count())
-    if not done.found:
+    forgotten = forget(entities)
+    if forgotten.unknown:
+        raise UnknownEntities(forgotten.unknown, entities.count())
+    if not forgotten.found:
         return None
-    receipt = _note_erasure(tables, kind, request, entities, done)
-    tables.commit(reads=done.reads)
+    receipt = _note_erasure(tables, kind, request, entities, forgotten)
+    tables.commit(reads=forgotten.reads)
     return receipt
 
 
@@ -117,9 +117,9 @@ def erase_from_ledger(tables: Transaction, kind: Kind, request: Request) -> Rece
     request = replace(request, fields=request.known_fields(tables, kind))
 
     def forget(entities: DataFrame) -> ForgottenEntities:
-        done = forget_entities(tables, kind, entities, request.fields or ())
-        reads = [*read_scopes(kind, list(done.buckets)), kind.receipts]
-        return done._replace(reads=reads, not_erased=_kept_rejects(tables, kind))
+        forgotten = forget_entities(tables, kind, entities, request.fields or ())
+        reads = [*read_scopes(kind, list(forgotten.buckets)), kind.receipts]
+        return forgotten._replace(reads=reads, not_erased=_kept_rejects(tables, kind))
 
     return erase_within(tables, kind, request, request.entities(tables, kind), forget)
 
@@ -143,16 +143,21 @@ def _require_ready(tables: Transaction) -> None:
 
 
 def _note_erasure(
-    tables: Transaction, kind: Kind, request: Request, entities: DataFrame, done: ForgottenEntities
+    tables: Transaction, kind: Kind, request: Request, entities: DataFrame, forgotten: ForgottenEntities
 ) -> Receipt:
     """Tombstones and a receipt in each ledger, and that there is more to do (`unfinished`)."""
-    untouched = _untouched(tables, done.tables or sorted({part.table for part in done.parts}))
-    left = (*NOT_ERASED, *done.not_erased)
-    counts = {"entities": done.found, "parts": done.parts, "untouched": untouched, "not_erased": left}
+    untouched = _untouched(tables, forgotten.tables or sorted({part.table for part in forgotten.parts}))
+    left = (*NOT_ERASED, *forgotten.not_erased)
+    counts = {
+        "entities": forgotten.found,
+        "parts": forgotten.parts,
+        "untouched": untouched,
+        "not_erased": left,
+    }
     receipt = request.receipt(kind, **counts)
-    ledgers = [(kind, entities), *done.elsewhere]
-    for ledger, theirs in ledgers:
-        _append_tombstones(tables, ledger, receipt, theirs)
+    ledgers = [(kind, entities), *forgotten.elsewhere]
+    for ledger, ledger_entities in ledgers:
+        _append_tombstones(tables, ledger, receipt, ledger_entities)
     write_note(
         tables, _NOTE, {"receipt": receipt.receipt, "tables": [ledger.receipts for ledger, _ in ledgers]}
     )

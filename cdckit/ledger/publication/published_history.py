@@ -144,8 +144,8 @@ class _History:
         """Tell whether those files are there that the history had at a commit, and has no longer."""
         name = self.kind.history
         removed = {file.path for file in then.files(name)} - {file.path for file in self.now.files(name)}
-        there = then.location.listed(then.named[name].folder, recursive=True) if removed else {}
-        return {unquote(path) for path in removed} <= there.keys()
+        listed = then.location.listed(then.named[name].folder, recursive=True) if removed else {}
+        return {unquote(path) for path in removed} <= listed.keys()
 
     def put_all(self, table: PublishedTable | CatalogueTable, shown: Shown) -> bool:
         """Write the whole table; False if another writer was faster."""

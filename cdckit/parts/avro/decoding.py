@@ -92,9 +92,9 @@ class _Walk:
         going = np.arange(len(rows))
         for byte in range(_MOST_BYTES):
             at = self.place[rows[going]]
-            there = at < self.end[rows[going]]
-            self.fits[rows[going[~there]]] = False
-            going, at = going[there], at[there]
+            is_inside = at < self.end[rows[going]]
+            self.fits[rows[going[~is_inside]]] = False
+            going, at = going[is_inside], at[is_inside]
             words = self.bytes[at].astype(np.uint64)
             value[going] |= (words & np.uint64(0x7F)) << np.uint64(7 * byte)
             self.place[rows[going]] += 1
@@ -495,6 +495,8 @@ def _error_texts(errors: dict[int, str], length: int) -> pa.StringArray:
     rows = np.array(sorted(errors), np.int64)
     places = np.zeros(length, np.int64)
     places[rows] = np.arange(len(rows))
-    there = np.zeros(length, bool)
-    there[rows] = True
-    return pa.array([errors[row] for row in rows.tolist()], pa.string()).take(pa.array(places, mask=~there))
+    has_error = np.zeros(length, bool)
+    has_error[rows] = True
+    return pa.array([errors[row] for row in rows.tolist()], pa.string()).take(
+        pa.array(places, mask=~has_error)
+    )

@@ -119,13 +119,13 @@ class Shaper:
             return pa.array(json_texts(array, node), pa.string())
         if not node.holds:
             return pa.nulls(len(array))
-        there = tags == node.holds[0]
-        return _spread_values(self._branch(array, node, node.holds[0], there, rows), there)
+        is_present = tags == node.holds[0]
+        return _spread_values(self._branch(array, node, node.holds[0], is_present, rows), is_present)
 
     def _branch(
-        self, array: pa.Array, node: Node, branch: int, there: npt.NDArray[np.bool_], rows: Rows
+        self, array: pa.Array, node: Node, branch: int, is_present: npt.NDArray[np.bool_], rows: Rows
     ) -> pa.Array:
-        where = np.flatnonzero(there)
+        where = np.flatnonzero(is_present)
 
         def rows_of_branch(positions: Positions) -> Positions:
             return rows(where[positions])
@@ -184,22 +184,22 @@ def _tags(array: pa.Array) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int32]]
     return _ints(tags, np.int8, len(array), array.offset), _ints(places, np.int32, len(array), array.offset)
 
 
-def _spread_values(child: pa.Array, there: npt.NDArray[np.bool_]) -> pa.Array:
-    """The values of *child* (no nulls) in their order where *there* is true, null elsewhere."""
-    rows, kind = len(there), child.type
+def _spread_values(child: pa.Array, is_present: npt.NDArray[np.bool_]) -> pa.Array:
+    """The values of *child* (no nulls) in their order where *is_present* is true, null elsewhere."""
+    rows, kind = len(is_present), child.type
     if len(child) == rows:
         return child
-    valid = pa.py_buffer(np.packbits(there, bitorder="little"))
+    valid = pa.py_buffer(np.packbits(is_present, bitorder="little"))
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         ends = _ints(child.buffers()[1], np.int32, len(child) + 1, child.offset)
-        offsets = np.concatenate([ends[:1], ends[np.cumsum(there)]])
+        offsets = np.concatenate([ends[:1], ends[np.cumsum(is_present)]])
         return pa.Array.from_buffers(kind, rows, [valid, pa.py_buffer(offsets), child.buffers()[2]])
     if pa.types.is_primitive(kind) and 8 <= kind.bit_width <= 64:
         word = np.dtype(f"i{kind.bit_width // 8}")
         values = np.zeros(rows, word)
-        values[there] = _ints(child.buffers()[1], word, len(child), child.offset)
+        values[is_present] = _ints(child.buffers()[1], word, len(child), child.offset)
         return pa.Array.from_buffers(kind, rows, [valid, pa.py_buffer(values)])
-    return child.take(pa.array(np.cumsum(there) - 1, mask=~there))
+    return child.take(pa.array(np.cumsum(is_present) - 1, mask=~is_present))
 
 
 def _is_repeated_key(keys: pa.Array, offsets: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
