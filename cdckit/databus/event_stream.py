@@ -24,7 +24,8 @@ from cdckit.model.records import ERROR_CODE
 from cdckit.parts.argument_forms import takes
 from cdckit.parts.arrays import Ints, group_starts
 from cdckit.store import File, Snapshot, Store
-from cdckit.store.files import Target, read_batches
+from cdckit.store.files import Target
+from cdckit.store.reading import read_batches
 
 EVENTS = "events"
 """The table of a relay's events."""

@@ -51,7 +51,8 @@ from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS
 from cdckit.parts.workers import run_together, worker_reports
 from cdckit.shell.shell import MANY_FILES, WAITING
 from cdckit.store import File, Transaction
-from cdckit.store.files import Target, Where, read_batches
+from cdckit.store.files import Target, Where
+from cdckit.store.reading import read_batches
 from cdckit.store.writing import OpenFiles, parse_report
 
 RANK = "_rank"

@@ -34,7 +34,7 @@ from cdckit.datahub.waiting import drop_waiting, facts, waiting_statements, with
 from cdckit.parts.workers import compute_once, few_table, local_frame, run_together, table_frame
 from cdckit.shell.shell import MANY_FILES
 from cdckit.store import Transaction
-from cdckit.store.files import hold_few_rows
+from cdckit.store.reading import hold_few_rows
 from cdckit.store.store import read_note, read_some, replace_rows, write_note
 
 _LAST_POSITION = "last position"

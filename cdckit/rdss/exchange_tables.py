@@ -29,7 +29,7 @@ from cdckit.rdss.sequence_rules import PartOutcome
 from cdckit.shell import shell
 from cdckit.shell.states_and_outcomes import PLACE, PLACE_SCHEMA, DoorFolds, last_outcomes, state_of
 from cdckit.store import Snapshot, Transaction
-from cdckit.store.files import read_batches
+from cdckit.store.reading import read_batches
 from cdckit.store.store import Tables, read_note, write_note
 from cdckit.store.store import read_rows as read_table
 

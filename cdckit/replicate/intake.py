@@ -15,14 +15,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.ledger.kind import Kind
 from cdckit.model.records import ERROR_CODE, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA, REJECT
 from cdckit.parts.workers import local_frame, run_together
-from cdckit.replicate.decoding import (
-    ZONE_SCHEMA,
-    decode,
-    describe_missing,
-    is_sound,
-    metadata,
-    schema_zone,
-)
+from cdckit.replicate.decoding import ZONE_SCHEMA, decode, describe_missing, is_sound, metadata, schema_zone
 from cdckit.replicate.envelopes import DATA, METADATA, ReplicateFault
 from cdckit.replicate.metadata_messages import table_text
 from cdckit.replicate.row_changes import TableName, TableSettings, by_table, changes
@@ -31,7 +24,7 @@ from cdckit.replicate.table_versions import Table, make_table
 from cdckit.shell.shell import GIVEN_UP, WAITING
 from cdckit.shell.table_feed import RECORDS, WAITING_FOR, TableIntake, waiting_schema
 from cdckit.store import Transaction
-from cdckit.store.files import hold_few_rows
+from cdckit.store.reading import hold_few_rows
 from cdckit.store.store import Tables, read_rows
 from cdckit.store.writing import WriteResult
 

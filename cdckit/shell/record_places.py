@@ -17,7 +17,8 @@ from cdckit.model.places import RECORD_PLACE
 from cdckit.parts.arguments import quoted
 from cdckit.parts.workers import compute_once
 from cdckit.store import File, Transaction
-from cdckit.store.files import files_holding, hold_few_rows, sum_digests, to_signed
+from cdckit.store.files import sum_digests, to_signed
+from cdckit.store.reading import files_holding, hold_few_rows
 
 PLACE = "place"
 _CHOSEN = "is chosen"

@@ -38,7 +38,8 @@ from cdckit.parts.kept_folds import (
 )
 from cdckit.parts.workers import WorkerPlan, local_frame, without_garbage_collection
 from cdckit.store import File, Snapshot, Transaction
-from cdckit.store.files import Target, Where, hold_few_rows, read_batches
+from cdckit.store.files import Target, Where
+from cdckit.store.reading import hold_few_rows, read_batches
 from cdckit.store.store import Tables, read_note, write_note
 from cdckit.store.store import read_rows as read_table
 from cdckit.store.writing import OpenFiles, parse_report

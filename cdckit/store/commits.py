@@ -30,8 +30,9 @@ from cdckit.parts.arrow_types import arrow_schema
 from cdckit.store import delta_log, foreign_changes
 from cdckit.store.delta_log import NO_HOOK, DeltaLog
 from cdckit.store.errors import BatchIdReused, DamagedTable
-from cdckit.store.files import OUR_FILES, File, Table, Target, Where, read_arrow, read_spark
+from cdckit.store.files import OUR_FILES, File, Table, Target, Where
 from cdckit.store.locations import COMMITS, Location
+from cdckit.store.reading import read_arrow, read_spark
 from cdckit.store.table_plans import CommittedTable, Plan
 from cdckit.store.writing import write
 

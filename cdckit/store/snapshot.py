@@ -17,8 +17,9 @@ from cdckit.store.columns import true_names
 from cdckit.store.commits import Commit, Commits, load
 from cdckit.store.delta_log import DeltaLog
 from cdckit.store.errors import ForeignChange, NoSuchTable
-from cdckit.store.files import File, Table, Where, read_arrow, read_spark
+from cdckit.store.files import File, Table, Where
 from cdckit.store.locations import COMMITS, Location
+from cdckit.store.reading import read_arrow, read_spark
 from cdckit.store.table_plans import CommittedTable, Plan, State
 
 

@@ -55,8 +55,9 @@ from cdckit.store.columns import (
 from cdckit.store.commits import VACUUMED_UNTIL, Commit, Commits, load_or_begin, next_instant
 from cdckit.store.delta_log import first_answer
 from cdckit.store.errors import BatchIdReused, ConflictingCommit, DamagedTable, NoSuchTable
-from cdckit.store.files import File, Table, Target, Where, hold_few_rows, read_arrow, read_spark
+from cdckit.store.files import File, Table, Target, Where
 from cdckit.store.locations import SCRATCH, Location, folder_name
+from cdckit.store.reading import hold_few_rows, read_arrow, read_spark
 from cdckit.store.snapshot import Snapshot
 from cdckit.store.table_plans import Change, CommittedTable, Plan, missing_columns
 from cdckit.store.writing import Rows, WriteResult

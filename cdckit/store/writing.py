@@ -26,8 +26,9 @@ from pyspark.sql import types as T
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.workers import WorkerPlan, local_frame, worker_reports
 from cdckit.store.columns import to_stored, true_names
-from cdckit.store.files import File, Table, Target, name_metadata, read_batches, to_json
+from cdckit.store.files import File, Table, Target, name_metadata, to_json
 from cdckit.store.locations import Location
+from cdckit.store.reading import read_batches
 
 Rows: TypeAlias = DataFrame | WorkerPlan | Any
 """What can be written: rows of Spark, what workers make, or a small `pyarrow.Table` of this program."""

@@ -22,8 +22,9 @@ from cdckit.ledger.buckets.tasks import FOLD, FileRange, Paths, Targets, Task
 from cdckit.ledger.columns import BUCKET, HIDDEN, IDENTITY, OPEN, UNBORN_SCHEMA, stored_history_columns
 from cdckit.merging.arrow_changes import GUID, InvalidChanges, Layout
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.store.files import Target, read_batches
+from cdckit.store.files import Target
 from cdckit.store.locations import locate
+from cdckit.store.reading import read_batches
 from cdckit.store.writing import OpenFiles
 from support.fold import fold, identity
 from support.histories import EXTREME_PRIORITIES, Row, assert_same, change_schema, plain, random_changes

@@ -10,7 +10,8 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.store import File, NotStorable, Store
-from cdckit.store.files import Target, read_batches
+from cdckit.store.files import Target
+from cdckit.store.reading import read_batches
 from cdckit.store.writing import OpenFiles, parse_report
 from support.store_numbers import add, held
 

@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 from cdckit.errors import InvalidArgument
 from cdckit.store import File, NoSuchTable, Store, delta_log
 from cdckit.store.delta_log import DeltaLog
-from cdckit.store.files import _files_named
 from cdckit.store.locations import Location
+from cdckit.store.reading import _files_named
 from support.store_numbers import add, held, listing, numbers
 
 

@@ -49,7 +49,7 @@ from cdckit.parts.arrays import (
     positions,
     rank_values,
 )
-from cdckit.store.files import read_batches
+from cdckit.store.reading import read_batches
 
 
 class MergeResult(NamedTuple):

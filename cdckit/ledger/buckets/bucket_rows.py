@@ -24,7 +24,8 @@ from cdckit.merging.log_order import PLACES, order_positions
 from cdckit.model.changes import MOVED, TABLE, TRUNCATE, UNTIL, UPSERT
 from cdckit.parts.arrays import Bools, Ints, bools, group_starts, ints, rank_values
 from cdckit.parts.arrow_types import make_batch
-from cdckit.store.files import Target, read_batches
+from cdckit.store.files import Target
+from cdckit.store.reading import read_batches
 
 
 def read_rows(target: Target, paths: Paths) -> pa.RecordBatch:

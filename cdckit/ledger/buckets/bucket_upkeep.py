@@ -29,7 +29,8 @@ from cdckit.merging.arrow_changes import GUID, require_whole
 from cdckit.model.history import VALID_TO
 from cdckit.parts.arrays import bools, number_values, rank_values
 from cdckit.parts.arrow_types import make_batch
-from cdckit.store.files import Target, read_batches
+from cdckit.store.files import Target
+from cdckit.store.reading import read_batches
 from cdckit.store.writing import OpenFiles
 
 OPEN_ROWS = 1024

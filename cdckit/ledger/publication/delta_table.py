@@ -25,8 +25,9 @@ from cdckit.store.columns import storable_columns, stored_names
 from cdckit.store.delta_log import DeltaLog
 from cdckit.store.erasure import forget_versions, unneeded_files
 from cdckit.store.errors import ForeignChange
-from cdckit.store.files import OUR_FILES, File, Table, Target, read_spark
+from cdckit.store.files import OUR_FILES, File, Table, Target
 from cdckit.store.locations import COMMITS, Location, locate
+from cdckit.store.reading import read_spark
 from cdckit.store.writing import Rows, row_columns, write
 
 NEEDED = "an empty place, or a table that this ledger has published"
