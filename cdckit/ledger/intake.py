@@ -27,7 +27,7 @@ from cdckit.model.records import usable_changes
 from cdckit.parts.arguments import quoted
 from cdckit.query.provenance import Messages, revoke
 from cdckit.store import Transaction
-from cdckit.store.transaction import Scope
+from cdckit.store.conflicts import Scope
 
 
 @dataclass(frozen=True)

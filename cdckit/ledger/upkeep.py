@@ -38,7 +38,7 @@ from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.workers import reports_at_home, worker_reports
 from cdckit.store import File, Transaction
 from cdckit.store.columns import keeps_types, true_names
-from cdckit.store.transaction import Scope
+from cdckit.store.conflicts import Scope
 from cdckit.store.writing import parse_report
 
 BYTES_PER_TASK = 8 << 20

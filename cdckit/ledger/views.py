@@ -41,8 +41,8 @@ from cdckit.parts.values import EXACT_JSON, comparable
 from cdckit.query.as_of import as_of
 from cdckit.query.bitemporal import bitemporal
 from cdckit.store import DamagedTable, File, Snapshot, Transaction
+from cdckit.store.conflicts import Scope
 from cdckit.store.store import read_rows
-from cdckit.store.transaction import Scope
 
 
 @checked_calls

@@ -36,10 +36,10 @@ from cdckit.parts.workers import compute_once, describe_step
 from cdckit.shell.record_places import places_of, require_alone
 from cdckit.store import Snapshot, Store, Transaction
 from cdckit.store.commits import KIND
+from cdckit.store.conflicts import Scope
 from cdckit.store.erasure import forget_past
 from cdckit.store.files import sum_digests
 from cdckit.store.store import read_note, require_kind, write_note
-from cdckit.store.transaction import Scope
 
 _LOG = logging.getLogger(__name__)
 

@@ -28,17 +28,10 @@ from cdckit.model.records import (
 from cdckit.parts.values import guid
 from cdckit.parts.workers import compute_once
 from cdckit.shell.record_places import PLACE, record_place, rewrite_places
-from cdckit.shell.shell import (
-    GIVEN_UP,
-    MANY_FILES,
-    WAITING,
-    Shell,
-    content_hash,
-    give_up_overdue,
-)
+from cdckit.shell.shell import GIVEN_UP, MANY_FILES, WAITING, Shell, content_hash, give_up_overdue
 from cdckit.store import Snapshot, Transaction
+from cdckit.store.conflicts import Scope
 from cdckit.store.store import Tables, read_rows, read_some
-from cdckit.store.transaction import Scope
 from cdckit.store.writing import WriteResult
 
 RECORDS, REJECTS = "records", "rejects"

@@ -32,7 +32,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from threading import RLock
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -53,20 +52,15 @@ from cdckit.store.columns import (
     unite_columns,
 )
 from cdckit.store.commits import VACUUMED_UNTIL, Commit, Commits, load_or_begin, next_instant
+from cdckit.store.conflicts import Part, Scope, find_conflict, parse_scope
 from cdckit.store.delta_log import first_answer
 from cdckit.store.errors import BatchIdReused, ConflictingCommit, DamagedTable, NoSuchTable
 from cdckit.store.files import File, Table, Target, Where
 from cdckit.store.locations import SCRATCH, Location, folder_name
 from cdckit.store.reading import hold_few_rows, read_arrow, read_spark
 from cdckit.store.snapshot import Snapshot
-from cdckit.store.table_plans import Change, CommittedTable, Plan, missing_columns
+from cdckit.store.table_plans import Change, CommittedTable, Plan
 from cdckit.store.writing import Rows, WriteResult
-
-Scope = str | tuple[str, Mapping[str, Collection[Any]]]
-"""
-What a transaction has read: a table, or the part of it where columns by which it is partitioned have
-certain values.
-"""
 
 _FILE_ROWS = "cdckit.file_rows"
 """Before the name of a table: the note that says how many rows one of its files has at most."""
@@ -534,7 +528,7 @@ class Transaction:
         needed = "one that has not ended" if self.has_ended else "one whose writes have all succeeded"
         if self.has_ended or self._failed:
             raise InvalidArgument("commit", "the transaction", needed, "not that")
-        scopes = [_scope(scope) for scope in (self._read if reads is None else reads)]
+        scopes = [parse_scope(scope) for scope in (self._read if reads is None else reads)]
         # A table that is made anew goes over what others did, also where there is no row before and after.
         self._changes = {
             name: change
@@ -556,7 +550,7 @@ class Transaction:
                 with suppress(OSError):
                     self._location.delete(self._scratch.pop())
 
-    def _try_to_land(self, batch: str | None, digest: int, scopes: Sequence[_Part]) -> CommitResult | None:
+    def _try_to_land(self, batch: str | None, digest: int, scopes: Sequence[Part]) -> CommitResult | None:
         """The steps 2 to 4; None if another writer was faster."""
         # It is there before any table is.
         commits = load_or_begin(self._location) if self._commits is None else self._commits.newest()
@@ -604,7 +598,7 @@ class Transaction:
             heads[name] = now.head(name) if head is None else head
         return heads
 
-    def _require_no_conflict(self, now: Snapshot, scopes: Sequence[_Part]) -> None:
+    def _require_no_conflict(self, now: Snapshot, scopes: Sequence[Part]) -> None:
         """
         Raise `ConflictingCommit` where others have changed what the transaction goes by.
 
@@ -624,7 +618,7 @@ class Transaction:
             if is_unread and self.base.named.get(name) == now.named.get(name):
                 continue  # Perhaps it could not be read.
             before, after = (state.table(name) if state.has(name) else None for state in (self.base, now))
-            if (because := _find_conflict(change, parts, before, after)) is not None:
+            if (because := find_conflict(change, parts, before, after)) is not None:
                 raise conflict(because, name)
         for key, value in self._notes.items():
             if now.notes.get(key) not in (value, self.base.notes.get(key)):
@@ -662,55 +656,6 @@ class Transaction:
             tried = [pool.submit(reach, name, plan) for name, plan in plans.items() if plan is not None]
         for task in tried:
             task.result()
-
-
-_Where = Mapping[str, Collection[Any]]
-_Part = tuple[str, _Where | None]
-
-
-def _scope(scope: Scope) -> _Part:
-    """A table's name, and which part of it; None for all of it."""
-    if isinstance(scope, str):
-        return scope, None
-    if isinstance(scope, tuple) and len(scope) == 2 and isinstance(scope[1], Mapping):
-        return scope
-    raise InvalidArgument("commit", "reads", "table names, or pairs of one and partition values", scope)
-
-
-def _find_conflict(
-    change: Change | None, parts: Sequence[_Where | None], before: Table | None, after: Table | None
-) -> str | None:
-    """
-    Find what others did to a table that a transaction changes, or of which it has read *parts*.
-
-    None if that does not concern it; *before* is the table at its base, *after* the one that there is now.
-    """
-    if before is after or (before is not None and after is not None and before.is_like(after)):
-        return None
-    if None in parts or (change and (change.rewritten or change.before is None)):
-        return "it has changed a table that was read, made, replaced or dropped"
-    if before is None or after is None or before.folder != after.folder:
-        return "it has made or dropped a table that is used here"
-    if change and missing_columns(before.stored, after.stored) != T.StructType():
-        return "it has changed the columns of a table that is written here"
-    if change and change.removed & (before.files.keys() - after.files.keys()):
-        return "it has replaced files that are replaced here"
-    names = {true_name(column): column.name for column in after.stored}
-    touched = [
-        *(file for path, file in before.files.items() if path not in after.files),
-        *(file for path, file in after.files.items() if path not in before.files),
-    ]
-    for part in filter(None, parts):
-        where = {names.get(column, column): values for column, values in part.items()}
-        if any(_is_within(file, where) for file in touched):
-            return "it has changed a part of a table that was read"
-    return None
-
-
-def _is_within(file: File, where: _Where) -> bool:
-    return all(
-        column not in file.partition or file.partition[column] in values for column, values in where.items()
-    )
 
 
 def _partition_names(table: Table) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from cdckit.merging.arrow_changes import GUID
 from cdckit.model.changes import MOVED
 from cdckit.parts.workers import worker_reports
 from cdckit.store import Transaction
-from cdckit.store.transaction import Scope
+from cdckit.store.conflicts import Scope
 from cdckit.store.writing import parse_report
 
 _LEAST_TASKS = 8
