@@ -180,10 +180,9 @@ class Ledger:
               said them, or its end, which is another one or none;
             - "went": no version begins there any more.  The row is the version as it was.
 
-            The first three are rows to write by `guid` and `valid_from_timestamp`, the last ones rows to
-            delete, and the order does not matter.  In the words of Delta's change data feed: insert,
-            update_postimage (twice) and delete.  No row where nothing changed: also after `compact` and
-            `rebuild`, or where another program wrote files anew.
+            The first three are rows to write by `guid` and `valid_from_timestamp` (for Delta's change data
+            feed insert and update_postimage), the last ones rows to delete, in any order.  No row where
+            nothing changed: also after `compact` and `rebuild`, or where another program wrote files anew.
 
         Raises:
             InvalidArgument: There is no such commit, or `vacuum` has deleted its files: then take all of
@@ -252,15 +251,13 @@ class Ledger:
                 `union_changes`, and anything else becomes text; one in which nothing stands, here or in the
                 ledger, or in a part of it, has the type of the values that it gets.  Columns beside those of
                 changes are not kept.  Full lists are for `apply_list`.
-            batch: An id of the batch: of one id, one batch is applied.  Two streams count alike: for
-                them, see `sink`.
+            batch: An id of the batch, which is applied once.  Two streams count alike: see `sink`.
             gate: What looks at the ledger as it will be (`Pending`), before the commit.  Whatever it raises
                 refuses the batch: the ledger stays as it was, and the error is raised here.  Such as
-                `lambda after: check(after.touched_history(), "history").require()`.  Of a batch that was
-                applied before it is not asked.  It is asked again where another writer has meanwhile
-                changed what it was shown: the buckets of what is touched or, if it has asked for
-                more than that, anything in the ledger.  Files of a batch that it refused stay until
-                `vacuum`; until the first commit of all, that leaves them too.
+                `lambda after: check(after.touched_history(), "history").require()`.  It is not asked of a
+                batch that was applied before, and asked again where another writer has meanwhile changed
+                what it was shown.  Files of a batch that it refused stay until `vacuum`; until the first
+                commit of all, that leaves them too.
 
         Raises:
             MissingColumns, WrongColumnType, InvalidArgument: As `merge`; or they are a stream; or
@@ -280,19 +277,16 @@ class Ledger:
                 (`CircularMoves`).  Or a table of periods ends what the ledger has without an end, and that
                 would still be seen (`OpenInLedger`): the message says how to take it back.
 
-        Cost: two jobs.  One reads *changes* once, shuffles them by bucket and writes a file for each; of
-            few changes, up to 20,000 of a plan that reads 4 MB or less, it brings them to this program,
-            which writes these files.  The other one, which a few small buckets do not need, reads, of each
-            bucket that is touched, 8 bytes for each change in the log, and the open versions in those of
-            its files that can hold a touched entity; they are written again.  Of entities whose changes are
-            not all later than what is known of them, the changes in the log are read too, and the files
-            with closed versions of them are written again.  Those open versions, and all changes of the
-            touched entities of a bucket, are in a worker's memory at once.  Of a batch whose id is known,
-            only its content is compared: one job that writes nothing.  A *gate* costs what it asks, each
-            time that it is asked.  Where an entity is merged again that a row moved to, or from, what rows
-            took along is found anew from the whole log, as in `merge`, and the entities for which it is
-            another are merged once more.  A batch that cuts a ledger into more buckets costs a `rebuild`,
-            also each time that a gate refuses it; `vacuum` removes what that leaves.
+        Cost: two jobs: one reads *changes* once and shuffles them by bucket into files, the other merges.  Up
+            to 20,000 changes of a plan that reads 4 MB or less are brought to this program, and a few small
+            buckets are merged here.  Of each touched bucket are read: 8 bytes for each change in the log; the
+            files that can hold open versions of touched entities, which are written again; and of entities
+            with changes that are not later than what is known of them, their changes in the log and the
+            files with their closed versions.  These rows of a bucket are in a worker's memory at once.  A
+            batch whose id is known is only read and compared.  A *gate* costs what it asks, each time that
+            it is asked.  Where rows move to other keys, what they took along is found anew from the whole
+            log, as in `merge`.  A batch that cuts a ledger into more buckets costs a `rebuild`, also each
+            time that a gate refuses it.
         """
         require_changes(changes)
         require_gate(gate)
@@ -370,10 +364,9 @@ class Ledger:
         """
         Take tonight's full list of a source: what its list before named and this one does not is gone.
 
-        Afterwards log and history are what `changes_from_snapshots` of all lists of the source that were ever
-        applied would have made of them, in whatever order they came: of a list only what is new against
-        the one before it is logged.  A late list, taken between two others, makes the next one say again what
-        it says otherwise.  The same list again is no news.  The lists of each source go on by themselves.
+        Afterwards log and history are what `changes_from_snapshots` makes of all lists of the source, in
+        whatever order they came; only what is new in a list is logged.  A late list, taken between two
+        others, makes the next one say again what it says otherwise.  The same list again is no news.
 
         Args:
             rows: One row per entity, of Spark or of pandas (see `changes_from`).  It has the key fields of
@@ -751,10 +744,9 @@ class Ledger:
         """
         Bring a table of its own, which others read, to where the history is: a plain Delta table.
 
-        The first call writes all of it, each later one the entities of which versions have changed since.  So
-        call it after each batch, or when it is wanted: the table is what *form* makes of the history, once,
-        whatever was killed or called twice.  What others have done there to its files alone (OPTIMIZE,
-        VACUUM) stays, as do their comments and properties.
+        The first call writes all of it, each later one the entities of which versions have changed since: the
+        table is what *form* makes of the history, whatever was killed or called twice.  What others have done
+        there to its files alone (OPTIMIZE, VACUUM) stays, as do their comments and properties.
 
         Columns keep their names.  Where Delta does not take one, each of the characters ` ,;{}()=`, tab and
         line's end is written as in SQL/XML: `net price` is `net_x0020_price`, whatever other columns there
@@ -770,8 +762,7 @@ class Ledger:
             form: What becomes of the history: `scd_type_2`, `scd_type_1` for what is current,
                 `partial(periodic_snapshots, start=…, end=…)`, or a function of your own that takes each
                 entity by itself and keeps its `guid`.  It is known by its name and its arguments of
-                `functools.partial`, so a lambda is none: others make the table anew, and a change within a
-                function of yours needs *anew*.
+                `functools.partial`, so a lambda is none; a change within a function of yours needs *anew*.
             anew: Write the whole table, also over what others have changed in it.
             storage_options: What deltalake calls so, for a URI.
 
@@ -790,11 +781,10 @@ class Ledger:
             NoSuchTable: Nothing was ever applied.
             StoreIsBusy: Other writers were faster, again and again.
 
-        Cost: at first, where the form or its columns are others than before, and where `vacuum` or another
-            program's VACUUM has deleted what it shows, the history is read and written.  Later the files of
-            the history that changed are read and compared, then those files of history and table that can
-            hold the touched entities, by their bounds; the latter are written again.  All by workers.  Files
-            that were replaced stay until you `VACUUM` the table.
+        Cost: at first, with another form or other columns, and where a vacuum has deleted what it shows, the
+            history is read and written.  Later the files of the history that changed are read, then those of
+            history and table that can hold the touched entities; the latter are written again.  All by
+            workers.  Files that were replaced stay until you `VACUUM` the table.
 
         >>> from tempfile import TemporaryDirectory
         >>> from deltalake import DeltaTable
