@@ -28,7 +28,7 @@ from cdckit.ledger.kind import Kind
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS, usable_changes
 from cdckit.parts.arrays import Bools, bools
-from cdckit.parts.values import guid
+from cdckit.parts.guids import guid
 from cdckit.parts.workers import worker_reports
 from cdckit.shell.record_places import PLACE, record_place
 from cdckit.shell.shell import WAITING

@@ -14,7 +14,7 @@ from cdckit.datahub.mappings import LINK, FieldMapping, FieldType
 from cdckit.datahub.messages import HubFault
 from cdckit.datahub.readers import Nodes, ReadFault
 from cdckit.datahub.source_systems import KeyPlan, Schema
-from cdckit.parts.values import guid_names, key_text, uuid5
+from cdckit.parts.guids import guid_names, key_text, uuid5
 
 LOOKED_UP = "?"
 """What a text begins with that stands for a guid which only a look at all entities can tell."""
@@ -41,7 +41,7 @@ def describe_entities(entity: str, key: Sequence[tuple[str, pa.Array]]) -> pa.Ar
 
 
 def known_guids(entity: str, key: Mapping[str, pa.Array]) -> pa.Array:
-    """Compute `cdckit.parts.values.guids`; each is made once a worker."""
+    """Compute `cdckit.parts.guids.guids`; each is made once a worker."""
     return pa.array(map(_uuid5, guid_names(entity, key)), pa.string())
 
 

@@ -24,19 +24,14 @@ from cdckit.datahub.mappings import DEFAULT_SYSTEM
 from cdckit.datahub.source_systems import Schema
 from cdckit.model.faults import Fault
 from cdckit.model.forms import RECORDS
-from cdckit.model.records import (
-    ERROR_CODE,
-    ERROR_DESCRIPTION,
-    ERROR_FIELDS,
-    RECORD_COLUMNS,
-    RECORD_SCHEMA,
-)
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA
 from cdckit.parts.argument_forms import takes
 from cdckit.parts.arguments import flat_columns, require_instant, text_literal
 from cdckit.parts.arrow_types import arrow_schema, make_batch
+from cdckit.parts.guids import guids
 from cdckit.parts.instants import microseconds, parse_instant
 from cdckit.parts.json_text import members
-from cdckit.parts.values import guids, time_between
+from cdckit.parts.values import time_between
 from cdckit.parts.workers import WorkerPlan
 
 

@@ -16,7 +16,7 @@ from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import DROPPED, IS_RECORD, NAMES_ENTITY, UPSERT, value_by_place
 from cdckit.datahub.weak_keys import HAS_INSTANT, find_key_holders, holders, with_weak_guids
 from cdckit.parts.arguments import quoted, text_literal
-from cdckit.parts.values import guid
+from cdckit.parts.guids import guid
 
 UNPROCESSED = "UNPROCESSED"
 """The error of what a record holds or makes that is in error by looking: nobody is told of it."""

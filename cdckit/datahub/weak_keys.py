@@ -53,7 +53,7 @@ from cdckit.datahub.statements import DELETE, IS_RECORD, REFRESH, UPSERT, priori
 from cdckit.parts.arguments import flat_columns, quoted
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.families import FAMILY, NODE, find_families, share_rows
-from cdckit.parts.values import NAME_END, name_parts, name_start, uuid5
+from cdckit.parts.guids import NAME_END, name_parts, name_start, uuid5
 from cdckit.parts.workers import WorkerPlan
 
 HAS_INSTANT = f"text RLIKE '{AT}-?[0-9]+$'"

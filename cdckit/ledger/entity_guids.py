@@ -16,8 +16,8 @@ from cdckit.ledger.kind import Kind
 from cdckit.merging.arrow_changes import GUID
 from cdckit.parts.arguments import quoted, require_columns
 from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.guids import can_be_guids, guids
 from cdckit.parts.tables import AnyTable, as_spark, with_whole_numbers
-from cdckit.parts.values import can_be_guids, guids
 from cdckit.parts.widening import as_type, common_spark_type
 from cdckit.query.entity_keys import is_value
 

@@ -13,8 +13,8 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import log_fields
 from cdckit.merging.arrow_changes import GUID
+from cdckit.parts.guids import guid
 from cdckit.parts.kept_folds import bucket_of
-from cdckit.parts.values import guid
 from cdckit.store import OtherKind, Snapshot, Transaction
 from cdckit.store.store import Tables, read_note, write_note
 

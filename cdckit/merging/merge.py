@@ -41,8 +41,9 @@ from cdckit.parts.arguments import (
 from cdckit.parts.arrow_types import arrow_schema, arrow_type
 from cdckit.parts.columns import with_guid
 from cdckit.parts.families import share_rows
+from cdckit.parts.guids import can_be_guids, key_digest
 from cdckit.parts.public_calls import called
-from cdckit.parts.values import can_be_guids, is_collated, key_digest
+from cdckit.parts.values import is_collated
 from cdckit.parts.widening import WHOLE_KEYS
 from cdckit.parts.workers import WorkerPlan
 

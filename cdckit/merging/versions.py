@@ -25,7 +25,7 @@ from cdckit.parts.arrays import (
     positions,
 )
 from cdckit.parts.arrow_types import make_batch
-from cdckit.parts.values import guids
+from cdckit.parts.guids import guids
 
 
 def portions(changes: Changes, rows: int) -> Iterator[slice]:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.utils import is_remote
 
 from cdckit.parts.arguments import free_name
-from cdckit.parts.values import from_digest
+from cdckit.parts.guids import from_digest
 
 _Arguments = ParamSpec("_Arguments")
 _Columns = TypeVar("_Columns")

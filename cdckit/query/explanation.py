@@ -35,7 +35,7 @@ from cdckit.parts.argument_forms import NAME, Form, takes
 from cdckit.parts.arguments import flat_columns, microseconds, quoted, require_instant, wrong_argument
 from cdckit.parts.arrays import NEVER
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.values import guid
+from cdckit.parts.guids import guid
 from cdckit.parts.workers import WorkerPlan
 from cdckit.query.additive_measures import DIGITS, MEAN_TYPE, AdditiveMeasure, require_additive
 from cdckit.query.as_of import as_of

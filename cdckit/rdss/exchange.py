@@ -19,7 +19,8 @@ from cdckit.merging.arrow_changes import GUID
 from cdckit.model.documents import Document, as_records
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, REJECT_SCHEMA
 from cdckit.parts.arguments import require_flag, require_instant
-from cdckit.parts.values import guid, time_between
+from cdckit.parts.guids import guid
+from cdckit.parts.values import time_between
 from cdckit.parts.workers import describe_jobs
 from cdckit.rdss.decoding import queue_records, with_body
 from cdckit.rdss.exchange_erasure import forget_objects, object_uuids

@@ -25,7 +25,7 @@ from cdckit.model.records import (
     RECORD_SCHEMA,
     REJECT_SCHEMA,
 )
-from cdckit.parts.values import guid
+from cdckit.parts.guids import guid
 from cdckit.parts.workers import compute_once
 from cdckit.shell.record_places import PLACE, record_place, rewrite_places
 from cdckit.shell.shell import GIVEN_UP, MANY_FILES, WAITING, Shell, content_hash, give_up_overdue

@@ -22,7 +22,7 @@ from cdckit.merging.arrow_changes import GUID
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.parts.fold import Result
 from cdckit.parts.folded_rows import explode_rule, with_rule
-from cdckit.parts.values import guid
+from cdckit.parts.guids import guid
 from cdckit.parts.workers import compute_once
 from cdckit.shell.record_places import SharedRecords, rewrite_rows
 from cdckit.shell.states_and_outcomes import PLACE, StatesAndOutcomes

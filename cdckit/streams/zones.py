@@ -14,7 +14,7 @@ from cdckit.model.records import ERROR_CODE
 from cdckit.parts.argument_forms import rows_of, rows_with, takes
 from cdckit.parts.arguments import require_columns
 from cdckit.parts.arrow_types import spark_columns
-from cdckit.parts.values import guid
+from cdckit.parts.guids import guid
 from cdckit.query.as_of_joins import Lookup, as_of_join
 from cdckit.streams.catalogue import CHANGES_BY_DEVICE, CONNECTIONS, CREATED, DELETED, SUBSCRIPTIONS, UPDATED
 from cdckit.streams.requests import ANSWERS, UPDATE_SCHEMA, is_update, with_requested

@@ -20,8 +20,8 @@ from cdckit.datahub import decode, files, records
 from cdckit.datahub.messages import MESSAGE_SCHEMA, with_statuses
 from cdckit.errors import InvalidArgument, MissingColumns
 from cdckit.model.records import RECORD_SCHEMA
+from cdckit.parts.guids import NAMESPACE
 from cdckit.parts.json_text import members
-from cdckit.parts.values import NAMESPACE
 from support.hub_folders import AT, Row, statuses, table
 from support.hub_programs import rows_of
 

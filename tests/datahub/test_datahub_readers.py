@@ -37,7 +37,7 @@ from cdckit.datahub.messages import MESSAGE_SCHEMA
 from cdckit.datahub.readers import READERS, Message, ReaderSettings, RecordWalk
 from cdckit.datahub.statements import MESSAGE_COLUMNS
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.values import NAMESPACE
+from cdckit.parts.guids import NAMESPACE
 from support.hub_programs import rows_of
 
 # Spark's workers cannot import a module of the tests: what they are to run travels by value.

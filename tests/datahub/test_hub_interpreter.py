@@ -70,7 +70,7 @@ def test_every_case_names_its_source() -> None:
 
 
 def test_the_guid_of_an_entity_is_that_of_the_merge() -> None:
-    """The same text that the merge's guid is made of: see the example of `cdckit.parts.values.guid`."""
+    """The same text that the merge's guid is made of: see the example of `cdckit.parts.guids.guid`."""
     assert guid_of("product", {"product_number": 1234567}) == "e5d2e9d5-3392-53e3-8df4-cbded0d4a616"
     assert guid_of("product", {"a": None, "product_number": 1234567}) == guid_of(
         "product", {"product_number": 1234567}

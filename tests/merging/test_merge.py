@@ -24,7 +24,7 @@ from cdckit.merging.arrow_changes import Layout
 from cdckit.merging.versions import versions
 from cdckit.parts.arrays import ROWS_AT_ONCE
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.values import NAMESPACE
+from cdckit.parts.guids import NAMESPACE
 from support.fold import fold, guid_of, identity
 from support.histories import (
     EXTREME_PRIORITIES,

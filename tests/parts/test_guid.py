@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from cdckit.parts.values import NAMESPACE, can_be_guids, guid, guids
+from cdckit.parts.guids import NAMESPACE, can_be_guids, guid, guids
 
 
 def uuid5(name: str) -> str:

@@ -14,7 +14,8 @@ from pyspark.sql import types as T
 
 from cdckit import Lookup, as_of_join, blame, changes_between, merge
 from cdckit.errors import InvalidArgument
-from cdckit.parts.values import as_text, guid
+from cdckit.parts.guids import guid
+from cdckit.parts.values import as_text
 from cdckit.quality import coalesce_versions
 from cdckit.query import diff, timeline, values_by_message
 from cdckit.query.entity_keys import is_entity
