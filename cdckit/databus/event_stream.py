@@ -20,7 +20,7 @@ from cdckit.databus.window_batches import STREAM, BatchQueue
 from cdckit.databus.window_machine import COMPLETE, DAMAGED, ROLLED_BACK
 from cdckit.databus.windowed_events import with_windows
 from cdckit.errors import InvalidArgument
-from cdckit.model.records import ERROR_CODE
+from cdckit.model.faults import ERROR_CODE
 from cdckit.parts.argument_forms import takes
 from cdckit.parts.arrays import Ints, group_starts
 from cdckit.store import File, Snapshot, Store

@@ -30,8 +30,9 @@ from cdckit.databus.windowed_events import has_passed, windows
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import ErasedPart
 from cdckit.ledger.kind import Kind
-from cdckit.model.faults import BYTES
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, REJECT_SCHEMA, rejects
+from cdckit.model.faults import BYTES, ERROR_CODE, ERROR_DESCRIPTION
+from cdckit.model.records import RECORD_COLUMNS
+from cdckit.model.rejects import REJECT_SCHEMA, rejects
 from cdckit.parts.arguments import require_keys
 from cdckit.shell.shell import GIVEN_UP, WAITING, Shell, WorkResult, give_up_overdue
 from cdckit.store import Snapshot, Transaction

@@ -26,7 +26,8 @@ from cdckit.ledger.erasure.bucket_erasure import rewrite_files
 from cdckit.ledger.erasure.tombstones import Erasures, erased_changes, note_refused
 from cdckit.ledger.kind import Kind
 from cdckit.merging.arrow_changes import GUID
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS, usable_changes
+from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
+from cdckit.model.rejects import ERROR_FIELDS, usable_changes
 from cdckit.parts.arrays import Bools, bools
 from cdckit.parts.guids import guid
 from cdckit.parts.workers import worker_reports

@@ -47,7 +47,8 @@ from cdckit.databus.window_batches import (
 )
 from cdckit.databus.window_machine import COMPLETE, OPEN, Spans, WindowState
 from cdckit.ledger.intake import apply_within
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS
+from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
+from cdckit.model.records import RECORD_COLUMNS
 from cdckit.parts.workers import run_together, worker_reports
 from cdckit.shell.shell import MANY_FILES, WAITING
 from cdckit.store import File, Transaction

@@ -20,8 +20,8 @@ from cdckit.databus.sources import Source
 from cdckit.databus.window_batches import STREAM
 from cdckit.databus.windowed_events import has_passed, with_windows
 from cdckit.model.changes import DELETE, UPSERT, sortable_number
-from cdckit.model.faults import BYTES
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ChangeFault, door_reject
+from cdckit.model.faults import BYTES, ERROR_CODE, ERROR_DESCRIPTION
+from cdckit.model.rejects import ChangeFault, door_reject
 from cdckit.parts import avro
 from cdckit.parts.argument_forms import instance_of, rows_of, takes
 from cdckit.parts.arguments import require_keys

@@ -21,8 +21,8 @@ from cdckit.databus.window_batches import (
     with_columns,
 )
 from cdckit.databus.window_machine import COMPLETE, WAITING
-from cdckit.model.faults import BYTES
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
+from cdckit.model.faults import BYTES, ERROR_CODE, ERROR_DESCRIPTION
+from cdckit.model.rejects import ERROR_FIELDS
 from cdckit.parts.argument_forms import no_stream, rows_of, takes
 from cdckit.parts.arguments import quoted
 from cdckit.parts.arrow_types import spark_columns

@@ -13,8 +13,9 @@ from pyspark.sql import types as T
 from cdckit.debezium.envelopes import read_records
 from cdckit.debezium.events import EVENT_TYPES, READ_COLUMNS, Kind, Reader, event_batch
 from cdckit.debezium.other_producers import read_maxwell, read_wal2json
+from cdckit.model.faults import ERROR_CODE
 from cdckit.model.forms import RECORDS
-from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA
 from cdckit.parts.argument_forms import rows_of, takes
 from cdckit.parts.arguments import quoted
 from cdckit.parts.arrow_types import spark_columns

@@ -41,7 +41,9 @@ from cdckit.errors import InvalidArgument
 from cdckit.ledger.intake import apply_within, withdraw_within
 from cdckit.ledger.kind import Kind
 from cdckit.ledger.log_rows import visible_changes
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, RECORD_SCHEMA, usable_changes
+from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
+from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.model.rejects import usable_changes
 from cdckit.parts.workers import run_together
 from cdckit.shell.shell import WAITING
 from cdckit.shell.table_feed import (

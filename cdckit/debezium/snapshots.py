@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 
 from cdckit.debezium.events import READ
 from cdckit.model.changes import AFTER_ALL, DELETE, TRUNCATE, UPSERT
+from cdckit.model.faults import ERROR_CODE
 from cdckit.model.places import LOG_END
-from cdckit.model.records import ERROR_CODE
 from cdckit.parts.arguments import require_struct
 
 _KEY, _LAST = "key of row", "last said of row"

@@ -23,7 +23,8 @@ from cdckit.debezium.snapshots import ended_snapshots, find_absences
 from cdckit.debezium.unsent_values import PLACEHOLDER
 from cdckit.errors import InvalidArgument
 from cdckit.model.changes import UNTYPED as UNTYPED_FIELDS
-from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.model.faults import ERROR_CODE
+from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA
 from cdckit.parts.argument_forms import NAME, takes
 from cdckit.parts.arguments import microseconds, require_batch, require_keys
 from cdckit.parts.arrow_types import arrow_type, spark_columns, spark_type

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.model.changes import CHANGE_SCHEMA, DIGITS, sortable_number
+from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.model.history import (
     DELETED,
     FIELD_PROVENANCE,
@@ -20,7 +21,7 @@ from cdckit.model.history import (
     VALID_FROM,
     VALID_TO,
 )
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, REJECT
+from cdckit.model.rejects import REJECT
 from cdckit.parts.arguments import quoted, require_struct, require_type
 from cdckit.parts.values import as_text
 

@@ -20,8 +20,9 @@ from cdckit.model.changes import (
     field_priority,
     require_changes,
 )
+from cdckit.model.faults import ERROR_CODE
 from cdckit.model.history import DELETED, VALID_TO
-from cdckit.model.records import ERROR_CODE, ChangeFault
+from cdckit.model.rejects import ChangeFault
 from cdckit.parts.arguments import quoted, require_columns, require_fields, require_struct
 from cdckit.parts.values import as_text, comparable
 from cdckit.query.differences import (

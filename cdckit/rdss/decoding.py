@@ -11,8 +11,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
+from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.model.forms import RECORDS
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA
 from cdckit.parts.argument_forms import rows_of, takes
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.folded_rows import with_rule

@@ -17,7 +17,9 @@ from cdckit.ledger.erasure.forgotten_entities import ForgottenEntities, forget_e
 from cdckit.ledger.kind import Kind
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.documents import Document, as_records
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, REJECT_SCHEMA
+from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
+from cdckit.model.records import RECORD_COLUMNS
+from cdckit.model.rejects import REJECT_SCHEMA
 from cdckit.parts.arguments import require_flag, require_instant
 from cdckit.parts.guids import guid
 from cdckit.parts.values import time_between

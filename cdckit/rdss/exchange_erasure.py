@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from cdckit.ledger import ErasedPart
 from cdckit.ledger.erasure.tombstones import ENTITY_ERASED, REFUSE, REFUSED_SCHEMA, error_columns
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION
+from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.folded_rows import with_rule
 from cdckit.parts.kept_folds import Place

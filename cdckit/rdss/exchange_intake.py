@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 from cdckit.ledger.erasure.tombstones import DESCRIPTIONS, ENTITY_ERASED
 from cdckit.ledger.intake import apply_within, withdraw_within
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS
+from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
+from cdckit.model.records import RECORD_COLUMNS
 from cdckit.parts.arrow_types import arrow_schema, spark_columns
 from cdckit.parts.folded_rows import with_rule
 from cdckit.parts.kept_folds import Place

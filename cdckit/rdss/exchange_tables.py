@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.ledger.kind import Kind
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_SCHEMA
+from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
+from cdckit.model.records import RECORD_SCHEMA
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.rdss.decoding import with_body
 from cdckit.rdss.exchange_rows import ERASED, READS, RECORD, ExchangeRules, Names, Row, read_rows

@@ -16,9 +16,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.faults import Findings, FoundFault, error_columns
+from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION, Findings, FoundFault, error_columns
 from cdckit.model.forms import RECORDS
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.model.rejects import ERROR_FIELDS
 from cdckit.parts.argument_forms import INSTANT, NAMES, no_stream, one_of, rows_of, takes
 from cdckit.parts.arguments import require_instant
 from cdckit.parts.arrow_types import spark_columns

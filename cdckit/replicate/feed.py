@@ -13,17 +13,11 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import View
 from cdckit.ledger.kind import Kind
-from cdckit.model.records import ERROR_CODE, usable_changes
+from cdckit.model.faults import ERROR_CODE
+from cdckit.model.rejects import usable_changes
 from cdckit.parts.workers import describe_jobs, local_frame
 from cdckit.replicate.decoding import WAIT
-from cdckit.replicate.intake import (
-    RECEIVED_SCHEMA,
-    FeedTable,
-    Intake,
-    feed_tables,
-    read_zone,
-    require_topics,
-)
+from cdckit.replicate.intake import RECEIVED_SCHEMA, FeedTable, Intake, feed_tables, read_zone, require_topics
 from cdckit.replicate.row_changes import TableName, TableSettings, changes, find_without_key
 from cdckit.shell.shell import WorkResult
 from cdckit.shell.table_feed import RECORDS, TableFeed

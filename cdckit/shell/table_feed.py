@@ -17,14 +17,9 @@ from cdckit.ledger.erasure.tombstones import erased_changes
 from cdckit.ledger.intake import apply_within
 from cdckit.ledger.kind import Kind
 from cdckit.merging.arrow_changes import GUID
-from cdckit.model.records import (
-    ERROR_CODE,
-    ERROR_DESCRIPTION,
-    ERROR_FIELDS,
-    RECORD_COLUMNS,
-    RECORD_SCHEMA,
-    REJECT_SCHEMA,
-)
+from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
+from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.model.rejects import ERROR_FIELDS, REJECT_SCHEMA
 from cdckit.parts.guids import guid
 from cdckit.parts.workers import compute_once
 from cdckit.shell.record_places import PLACE, record_place, rewrite_places

@@ -10,8 +10,9 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.model.forms import RECORDS
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS
+from cdckit.model.records import RECORD_COLUMNS
 from cdckit.parts.argument_forms import ABOVE_ZERO, NAME, instance_of, takes
 from cdckit.parts.arguments import require_columns
 from cdckit.parts.fold import Result

@@ -17,7 +17,9 @@ from cdckit.ledger.erasure.forgotten_entities import ForgottenEntities
 from cdckit.ledger.kind import Kind
 from cdckit.merging.merge import merge
 from cdckit.model.documents import Document
-from cdckit.model.records import ERROR_CODE, RECORD_SCHEMA, REJECT_SCHEMA
+from cdckit.model.faults import ERROR_CODE
+from cdckit.model.records import RECORD_SCHEMA
+from cdckit.model.rejects import REJECT_SCHEMA
 from cdckit.parts.argument_forms import INT, no_stream, rows_of, takes
 from cdckit.parts.arguments import wrong_argument
 from cdckit.parts.workers import compute_once, describe_jobs

@@ -19,7 +19,7 @@ from cdckit.ledger.erasure.receipts import ErasedPart
 from cdckit.ledger.erasure.tombstones import HASH, Erasures, erased_changes, note_refused
 from cdckit.ledger.kind import Kind
 from cdckit.merging.arrow_changes import GUID
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION
+from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.parts.fold import Result
 from cdckit.parts.folded_rows import explode_rule, with_rule
 from cdckit.parts.guids import guid

@@ -15,7 +15,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.ledger.kind import Kind
-from cdckit.model.records import ERROR_CODE, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.model.faults import ERROR_CODE
+from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.model.rejects import ERROR_FIELDS
 from cdckit.parts.arrow_types import arrow_schema, spark_columns
 from cdckit.parts.workers import WorkerPlan
 from cdckit.shell import shell

@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.model.changes import CHANGE_SCHEMA, DELETE, UPSERT, sortable_number
+from cdckit.model.faults import ERROR_CODE
 from cdckit.model.history import require_history
-from cdckit.model.records import ERROR_CODE
 from cdckit.parts.argument_forms import rows_of, rows_with, takes
 from cdckit.parts.arguments import require_columns
 from cdckit.parts.arrow_types import spark_columns

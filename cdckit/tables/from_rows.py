@@ -17,9 +17,9 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.model.changes import UNTIL, note_empty
+from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.model.history import is_never, open_end
 from cdckit.model.list_comparison import CORRUPT
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.parts.argument_forms import takes
 from cdckit.parts.arguments import quoted, require_batch, require_instant, require_int, with_number
 from cdckit.parts.public_calls import called_function

@@ -13,8 +13,8 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.model.faults import ERROR_CODE
 from cdckit.model.list_comparison import CORRUPT
-from cdckit.model.records import ERROR_CODE
 from cdckit.notebook.tables import Cell, Grid, Table, html_text
 from cdckit.parts.argument_forms import takes
 from cdckit.parts.arguments import quoted, quoted_if_needed, require_batch, with_number

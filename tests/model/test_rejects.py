@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import rejects, replicate
 from cdckit.errors import MissingColumns
-from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA, REJECT_SCHEMA, drop_rejects
+from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.model.rejects import REJECT_SCHEMA, drop_rejects
 from cdckit.replicate import ReplicateFault
 from support.replicate_messages import (
     HEADERS,
