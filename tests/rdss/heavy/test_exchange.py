@@ -29,7 +29,7 @@ from cdckit.rdss import Exchange, Rules
 from cdckit.rdss.exchange_rows import Names
 from cdckit.rdss.exchange_rules import Identity
 from cdckit.rdss.exchange_tables import NAMES_NOTE
-from cdckit.shell import fold_tables
+from cdckit.shell import states_and_outcomes
 from cdckit.shell.states_and_outcomes import STATES
 from support.rdss_messages import as_bytes, changed, message
 from tools.tiers import seeds
@@ -138,7 +138,7 @@ def test_any_order_and_any_batches_give_what_one_batch_gives(
     assert tables_of(apart) == expected
     apart.rebuild()
     assert tables_of(apart) == expected
-    monkeypatch.setattr(fold_tables, "hold_few_rows", lambda files: False)
+    monkeypatch.setattr(states_and_outcomes, "hold_few_rows", lambda files: False)
     spread = Exchange(spark, tmp_path / "spread", types=["Dataset"])
     for each in rounds:
         spread.receive(spark.createDataFrame(each, RECORD_SCHEMA))
@@ -229,8 +229,8 @@ def test_of_what_is_known_only_the_buckets_of_a_batch_are_read(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     buckets = 8
-    monkeypatch.setattr(fold_tables, "SPREAD_BUCKETS", buckets)
-    monkeypatch.setattr(fold_tables, "SPREAD_BYTES", -1)
+    monkeypatch.setattr(states_and_outcomes, "SPREAD_BUCKETS", buckets)
+    monkeypatch.setattr(states_and_outcomes, "SPREAD_BYTES", -1)
     exchange = exchange_of(spark, tmp_path)
     many = [told("create", number, "09:00", 1) for number in range(30, 60)]
     exchange.receive(frame(spark, many))
@@ -239,13 +239,13 @@ def test_of_what_is_known_only_the_buckets_of_a_batch_are_read(
     # Where a name falls, its secret decides.
     assert len({one["bucket"] for one in there.values() if one["fold"] == Identity.name}) > 4
     opened: list[str] = []
-    read = fold_tables.read_batches
+    read = states_and_outcomes.read_batches
 
     def watched(target: Any, path: str, *names: Any) -> Any:
         opened.append(path)
         return read(target, path, *names)
 
-    monkeypatch.setattr(fold_tables, "read_batches", watched)
+    monkeypatch.setattr(states_and_outcomes, "read_batches", watched)
     again, new = many[0], told("create", 99, "10:00", 2)
     exchange.receive(frame(spark, [(again[0], 90), new]))
     found = [there[path]["bucket"] for path in opened if there.get(path, {}).get("fold") == Identity.name]
