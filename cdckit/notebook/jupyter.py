@@ -10,31 +10,24 @@ import re
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from functools import partial
-from html import escape
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from cdckit.errors import CdcError, MissingColumns, WrongColumnType
 from cdckit.notebook.options import options
+from cdckit.notebook.progress import Progress, spark_context
 from cdckit.notebook.tables import Table, show
-from cdckit.parts.workers import latest_step
-
-if TYPE_CHECKING:
-    from pyspark import SparkContext  # which a client of Spark Connect lacks
 
 _PACKAGE = Path(__file__).parents[1]
 _GROUP, _CELL = "spark.jobGroup.id", "cell "
-_PATIENCE, _PAUSE, _LONGEST_STOP = 1.0, 0.5, 5.0
-"""Seconds: how long a cell runs before anything is said of it, how often something new is said, how long
-an interrupt waits for Spark."""
+_LONGEST_STOP = 5.0
+"""Seconds: how long an interrupt waits for Spark."""
 
 
 def attach() -> None:
@@ -59,8 +52,8 @@ def load(shell: Any) -> None:
     # By its name, since what it is imported from imports this module.
     forms.for_type_by_name("cdckit.outputs.scd", "ScdType4", partial(_show_forms, shell, type_4_forms))
     listeners = (getattr(callback, "__self__", None) for callback in shell.events.callbacks["pre_run_cell"])
-    if not any(isinstance(listener, _Progress) for listener in listeners):
-        progress, interrupts = _Progress(shell), _Interrupts()
+    if not any(isinstance(listener, Progress) for listener in listeners):
+        progress, interrupts = Progress(shell), _Interrupts()
         shell.events.register("pre_run_cell", progress.begin)
         shell.events.register("post_run_cell", progress.end)
         shell.events.register("pre_run_cell", interrupts.begin)
@@ -166,10 +159,10 @@ class _Interrupts:
     def __init__(self) -> None:
         self._cells = 0
         self._group = ""
-        self._context: Any = None
+        self.spark_context: Any = None
 
     def begin(self, *_: Any) -> None:
-        context = _context()
+        context = spark_context()
         if context is None or threading.current_thread() is not threading.main_thread():
             return
         self._cells += 1
@@ -177,7 +170,7 @@ class _Interrupts:
         if (context.getLocalProperty(_GROUP) or _CELL).startswith(_CELL):
             self._group = f"{_CELL}{self._cells}"
             context.setLocalProperty(_GROUP, self._group)
-        self._context = context
+        self.spark_context = context
         signal.signal(signal.SIGINT, self._raise_interrupt)
 
     def _raise_interrupt(self, *_: Any) -> None:
@@ -185,75 +178,12 @@ class _Interrupts:
         stopping = threading.Thread(target=self._stop_jobs, daemon=True)
         stopping.start()
         stopping.join(_LONGEST_STOP)
-        connection = self._context._gateway._gateway_client.get_thread_connection()
+        connection = self.spark_context._gateway._gateway_client.get_thread_connection()
         if connection is not None:
             connection.close()
         raise KeyboardInterrupt
 
     def _stop_jobs(self) -> None:
         # Spark may be planning, and begin with the job only after this.
-        self._context._jsc.sc().cancelJobGroupAndFutureJobs(self._group)
-        self._context.cancelAllJobs()
-
-
-class _Progress:
-    """A bar and a line below a cell that takes longer than a moment; gone when the cell has ended."""
-
-    def __init__(self, shell: Any) -> None:
-        self._shell = shell
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def begin(self, *_: Any) -> None:
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch, args=(self._ended,), daemon=True)
-        self._thread.start()
-
-    def end(self, *_: Any) -> None:
-        self._ended.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-
-    def _watch(self, ended: threading.Event) -> None:
-        begun, pause, is_shown = time.monotonic(), _PATIENCE, False
-        # Of this cell alone: a thread's number is given again, and then lines of cells before would follow.
-        name = {"display_id": f"cdckit-{uuid4()}"}
-        while not ended.wait(pause):
-            pause = _PAUSE
-            forms = progress_forms(time.monotonic() - begun) if options.progress else _NOTHING
-            if is_shown or forms != _NOTHING:
-                self._shell.display_pub.publish(forms, transient=name, update=is_shown)
-                is_shown = True
-        if is_shown:
-            self._shell.display_pub.publish(_NOTHING, transient=name, update=True)
-
-
-_NOTHING = {"text/plain": ""}
-
-
-def progress_forms(seconds: float) -> dict[str, str]:
-    """Show what Spark has been doing for so long: the step, and how much of its tasks is done."""
-    context = _context()
-    if context is None:
-        return _NOTHING
-    try:
-        tracker = context.statusTracker()
-        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-    except Exception:  # the session ends; a cell works without such a line
-        return _NOTHING
-    done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
-    tasks = sum(stage.numTasks for stage in stages if stage is not None)
-    if not tasks:
-        return _NOTHING
-    line = f"{latest_step() or 'Spark'}: {done} of {tasks} tasks, {seconds:.0f} s"
-    bar = f'<progress value="{done}" max="{tasks}" style="width:12em;vertical-align:middle"></progress>'
-    return {"text/html": f'{bar} <span style="opacity:0.6">{escape(line)}</span>', "text/plain": line}
-
-
-def _context() -> SparkContext | None:
-    """The context of the session, if there is one; a session of Spark Connect has none."""
-    try:
-        return SparkSession.active().sparkContext
-    except PySparkException:
-        return None
+        self.spark_context._jsc.sc().cancelJobGroupAndFutureJobs(self._group)
+        self.spark_context.cancelAllJobs()
