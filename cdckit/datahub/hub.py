@@ -57,7 +57,7 @@ from cdckit.ledger.erasure.forgotten_entities import ForgottenEntities
 from cdckit.ledger.kind import Kind
 from cdckit.model.documents import Document
 from cdckit.parts.arguments import microseconds, require_batch_id, require_instant
-from cdckit.parts.workers import describe_jobs
+from cdckit.parts.job_descriptions import describe_jobs
 from cdckit.shell.shell import Ledgers, ReceiveResult, Shell, WorkResult
 from cdckit.store import OtherKind, Snapshot, Transaction
 from cdckit.store.locations import locate

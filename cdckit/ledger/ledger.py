@@ -37,8 +37,8 @@ from cdckit.model.sources import Priority, UnknownSource, find_unused_priorities
 from cdckit.outputs.scd import scd_type_2
 from cdckit.parts.argument_forms import checked_calls
 from cdckit.parts.arguments import StreamBatch, microseconds, quoted, require_batch_id, require_name
+from cdckit.parts.job_descriptions import describe_jobs
 from cdckit.parts.tables import AnyTable
-from cdckit.parts.workers import describe_jobs
 from cdckit.query.provenance import Messages, read_messages
 from cdckit.store import CommitResult, Snapshot, Store, Transaction
 from cdckit.store.erasure import forget_past

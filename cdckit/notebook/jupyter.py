@@ -159,7 +159,7 @@ class _Interrupts:
     def __init__(self) -> None:
         self._cells = 0
         self._group = ""
-        self.spark_context: Any = None
+        self._context: Any = None
 
     def begin(self, *_: Any) -> None:
         context = spark_context()
@@ -170,7 +170,7 @@ class _Interrupts:
         if (context.getLocalProperty(_GROUP) or _CELL).startswith(_CELL):
             self._group = f"{_CELL}{self._cells}"
             context.setLocalProperty(_GROUP, self._group)
-        self.spark_context = context
+        self._context = context
         signal.signal(signal.SIGINT, self._raise_interrupt)
 
     def _raise_interrupt(self, *_: Any) -> None:
@@ -178,12 +178,12 @@ class _Interrupts:
         stopping = threading.Thread(target=self._stop_jobs, daemon=True)
         stopping.start()
         stopping.join(_LONGEST_STOP)
-        connection = self.spark_context._gateway._gateway_client.get_thread_connection()
+        connection = self._context._gateway._gateway_client.get_thread_connection()
         if connection is not None:
             connection.close()
         raise KeyboardInterrupt
 
     def _stop_jobs(self) -> None:
         # Spark may be planning, and begin with the job only after this.
-        self.spark_context._jsc.sc().cancelJobGroupAndFutureJobs(self._group)
-        self.spark_context.cancelAllJobs()
+        self._context._jsc.sc().cancelJobGroupAndFutureJobs(self._group)
+        self._context.cancelAllJobs()

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from cdckit.notebook.options import options
-from cdckit.parts.workers import latest_step
+from cdckit.parts.job_descriptions import latest_step
 
 if TYPE_CHECKING:
     from pyspark import SparkContext  # which a client of Spark Connect lacks

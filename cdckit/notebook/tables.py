@@ -29,7 +29,7 @@ from cdckit.notebook.messages import MessageLabel, label_messages, one_line, req
 from cdckit.notebook.options import ROWS, as_zone, options
 from cdckit.parts.argument_forms import rows_with, takes
 from cdckit.parts.arguments import quoted, require_batch, require_fields
-from cdckit.parts.workers import describe_step
+from cdckit.parts.job_descriptions import describe_step
 
 OPEN = "…"
 _INSTANTS = ("instant", "begin", "end")

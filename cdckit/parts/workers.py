@@ -13,16 +13,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, replace
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
 from traceback import format_exception
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, TypeVar, cast
 from zipimport import zipimporter
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
-from pyspark.errors import PySparkException, PythonException
+from pyspark.errors import PythonException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.pandas.functions import arrow_udf
@@ -453,54 +453,6 @@ def run_together(spark: SparkSession, work: Callable[[Item], Result], items: Ite
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-
-
-_DESCRIPTION = "spark.job.description"
-_Arguments = ParamSpec("_Arguments")
-_Answer = TypeVar("_Answer")
-_running: list[str] = []
-
-
-@contextmanager
-def describe_step(spark: SparkSession | None, words: str) -> Iterator[None]:
-    """
-    Within it, *words* describe the jobs of this thread, unless an inner step says more.
-
-    A session of Spark Connect has no place for them: then notebooks alone show them.
-    """
-    try:
-        context = None if spark is None else spark.sparkContext
-    except PySparkException:
-        context = None
-    before = None if context is None else context.getLocalProperty(_DESCRIPTION)
-    if context is not None:
-        context.setLocalProperty(_DESCRIPTION, words)
-    _running.append(words)
-    try:
-        yield
-    finally:
-        _running.remove(words)
-        if context is not None:
-            context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]
-
-
-def describe_jobs(words: str) -> Callable[[Callable[_Arguments, _Answer]], Callable[_Arguments, _Answer]]:
-    """A function within whose calls *words* describe the jobs of the thread that calls it."""
-
-    def described(function: Callable[_Arguments, _Answer]) -> Callable[_Arguments, _Answer]:
-        @wraps(function)
-        def call(*given: _Arguments.args, **named: _Arguments.kwargs) -> _Answer:
-            with describe_step(SparkSession.getActiveSession(), words):
-                return function(*given, **named)
-
-        return call
-
-    return described
-
-
-def latest_step() -> str:
-    """The words of the step that began last, of whichever thread; empty where none runs."""
-    return _running[-1] if _running else ""
 
 
 _STATE = "_cdckit_state"

@@ -30,7 +30,7 @@ from cdckit.parts.arguments import (
     wrong_argument,
 )
 from cdckit.parts.installation import require_package
-from cdckit.parts.workers import describe_step
+from cdckit.parts.job_descriptions import describe_step
 from cdckit.quality.suites import (
     ALIKE,
     BATCH,

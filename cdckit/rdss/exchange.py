@@ -22,8 +22,8 @@ from cdckit.model.records import RECORD_COLUMNS
 from cdckit.model.rejects import REJECT_SCHEMA
 from cdckit.parts.arguments import require_flag, require_instant
 from cdckit.parts.guids import guid
+from cdckit.parts.job_descriptions import describe_jobs
 from cdckit.parts.values import time_between
-from cdckit.parts.workers import describe_jobs
 from cdckit.rdss.decoding import queue_records, with_body
 from cdckit.rdss.exchange_erasure import forget_objects, object_uuids
 from cdckit.rdss.exchange_intake import Intake

@@ -15,7 +15,8 @@ from cdckit.ledger import View
 from cdckit.ledger.kind import Kind
 from cdckit.model.faults import ERROR_CODE
 from cdckit.model.rejects import usable_changes
-from cdckit.parts.workers import describe_jobs, local_frame
+from cdckit.parts.job_descriptions import describe_jobs
+from cdckit.parts.workers import local_frame
 from cdckit.replicate.decoding import WAIT
 from cdckit.replicate.intake import RECEIVED_SCHEMA, FeedTable, Intake, feed_tables, read_zone, require_topics
 from cdckit.replicate.row_changes import TableName, TableSettings, changes, find_without_key

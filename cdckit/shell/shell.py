@@ -31,8 +31,9 @@ from cdckit.outputs.scd import scd_type_2
 from cdckit.parts.argument_forms import checked_calls
 from cdckit.parts.arguments import require_batch_id, require_instant
 from cdckit.parts.instants import microseconds
+from cdckit.parts.job_descriptions import describe_step
 from cdckit.parts.values import time_between
-from cdckit.parts.workers import compute_once, describe_step
+from cdckit.parts.workers import compute_once
 from cdckit.shell.record_places import places_of, require_alone
 from cdckit.store import Snapshot, Store, Transaction
 from cdckit.store.commits import KIND

@@ -22,7 +22,8 @@ from cdckit.model.records import RECORD_SCHEMA
 from cdckit.model.rejects import REJECT_SCHEMA
 from cdckit.parts.argument_forms import INT, no_stream, rows_of, takes
 from cdckit.parts.arguments import wrong_argument
-from cdckit.parts.workers import compute_once, describe_jobs
+from cdckit.parts.job_descriptions import describe_jobs
+from cdckit.parts.workers import compute_once
 from cdckit.shell.shell import MANY_FILES, ReceiveResult, Shell, WorkResult, is_overdue
 from cdckit.shell.states_and_outcomes import PLACE, last_outcomes, say_outcomes
 from cdckit.store import Snapshot, Transaction

@@ -22,10 +22,10 @@ from cdckit.model.history import is_never, open_end
 from cdckit.model.list_comparison import CORRUPT
 from cdckit.parts.argument_forms import takes
 from cdckit.parts.arguments import quoted, require_batch, require_instant, require_int, with_number
+from cdckit.parts.job_descriptions import describe_step
 from cdckit.parts.public_calls import called_function
 from cdckit.parts.tables import AnyTable
 from cdckit.parts.values import as_text, comparable, has_times, is_outside_years, within_years
-from cdckit.parts.workers import describe_step
 from cdckit.tables.statements import (
     Words,
     change_columns,

@@ -18,9 +18,9 @@ from cdckit.model.list_comparison import CORRUPT
 from cdckit.notebook.tables import Cell, Grid, Table, html_text
 from cdckit.parts.argument_forms import takes
 from cdckit.parts.arguments import quoted, quoted_if_needed, require_batch, with_number
+from cdckit.parts.job_descriptions import describe_step
 from cdckit.parts.tables import AnyTable, are_made_floats
 from cdckit.parts.values import as_text, is_collated
-from cdckit.parts.workers import describe_step
 from cdckit.tables.from_rows import table_rows
 from cdckit.tables.table_arguments import UNFIT_KEYS, as_table
 from cdckit.tables.times import TEXTS, as_instant, is_time, reading_expressions
