@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import pkgutil
+import re
 from functools import cache
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import cdckit
 from support.doors import DOORS
 
 ROOT = Path(cdckit.__file__).parent
+CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
 BELOW = {
     "parts": {"parts", "errors"},
     "model": {"model", "parts", "errors"},
@@ -159,3 +161,21 @@ def test_a_package_imports_only_what_stands_below_it(package: str) -> None:
     own = [(path, name) for path, name in imports() if path.parts[0] == package]
     assert own or package == "store"
     assert [(str(path), name) for path, name in own if name.split(".")[0] not in BELOW[package]] == []
+
+
+def test_the_map_of_packages_names_modules_that_are_there() -> None:
+    rows = re.findall(r"^\| (`.*?) \| .*? \| (.*) \|$", CONTRIBUTING.read_text(), flags=re.MULTILINE)
+    mapped = [
+        (re.findall(r"`(\w+)`", packages), re.findall(r"`([\w/]+)`", names)) for packages, names in rows
+    ]
+    places = {
+        (package, name): ROOT / package / name
+        for packages, names in mapped
+        for package in packages
+        for name in names
+    }
+    there = {name for (_, name), path in places.items() if path.with_suffix(".py").exists() or path.is_dir()}
+    assert {name for _, name in places} == there
+    assert {package for packages, _ in mapped for package in packages} == {
+        path.parent.name for path in ROOT.glob("*/__init__.py")
+    }
