@@ -34,7 +34,8 @@ from cdckit.model.faults import BYTES, ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.model.records import RECORD_COLUMNS
 from cdckit.model.rejects import REJECT_SCHEMA, rejects
 from cdckit.parts.arguments import require_keys
-from cdckit.shell.shell import GIVEN_UP, WAITING, Shell, WorkResult, give_up_overdue
+from cdckit.shell.shell import Shell, WorkResult
+from cdckit.shell.waiting import GIVEN_UP, WAITING, give_up_overdue
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import read_rows, read_some
 

@@ -32,7 +32,7 @@ from cdckit.parts.arrays import Bools, bools
 from cdckit.parts.guids import guid
 from cdckit.parts.workers import worker_reports
 from cdckit.shell.record_places import PLACE, record_place
-from cdckit.shell.shell import WAITING
+from cdckit.shell.waiting import WAITING
 from cdckit.store import File, Transaction
 from cdckit.store.files import Target
 from cdckit.store.writing import parse_report

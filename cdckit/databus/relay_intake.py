@@ -50,7 +50,8 @@ from cdckit.ledger.intake import apply_within
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.model.records import RECORD_COLUMNS
 from cdckit.parts.workers import run_together, worker_reports
-from cdckit.shell.shell import MANY_FILES, WAITING
+from cdckit.shell.shell import MANY_FILES
+from cdckit.shell.waiting import WAITING
 from cdckit.store import File, Transaction
 from cdckit.store.files import Target, Where
 from cdckit.store.reading import read_batches

@@ -22,7 +22,8 @@ from cdckit.ledger.kind import Kind
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.instants import EPOCH
 from cdckit.parts.workers import local_frame
-from cdckit.shell.shell import GIVEN_UP, WAITING, Settings
+from cdckit.shell.settings import Settings
+from cdckit.shell.waiting import GIVEN_UP, WAITING
 from cdckit.store import Transaction
 from cdckit.store.store import Tables, read_note, read_rows
 

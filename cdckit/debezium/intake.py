@@ -45,7 +45,6 @@ from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA
 from cdckit.model.rejects import usable_changes
 from cdckit.parts.workers import run_together
-from cdckit.shell.shell import WAITING
 from cdckit.shell.table_feed import (
     OF_TABLE,
     PLACES,
@@ -56,6 +55,7 @@ from cdckit.shell.table_feed import (
     content_of_record,
     waiting_schema,
 )
+from cdckit.shell.waiting import WAITING
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import read_rows
 

@@ -51,8 +51,9 @@ from cdckit.rdss.objects import (
 )
 from cdckit.rdss.outcomes import Outcome, Status
 from cdckit.rdss.reading import RULES, Rules
-from cdckit.shell.shell import Shell, WorkResult, is_overdue
+from cdckit.shell.shell import Shell, WorkResult
 from cdckit.shell.states_and_outcomes import last_outcomes, say_outcomes
+from cdckit.shell.waiting import is_overdue
 from cdckit.store import Snapshot, Transaction
 
 _TOLD = (

@@ -27,7 +27,7 @@ from cdckit.rdss.objects import ObjectType
 from cdckit.rdss.outcomes import STATUSES, Outcome, Status
 from cdckit.rdss.reading import Rules
 from cdckit.rdss.sequence_rules import PartOutcome
-from cdckit.shell import shell
+from cdckit.shell import settings
 from cdckit.shell.states_and_outcomes import PLACE, PLACE_SCHEMA, DoorFolds, last_outcomes, state_of
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.reading import read_batches
@@ -56,7 +56,7 @@ NAMES_NOTE = "cdckit.exchange.names"
 
 
 @dataclass(frozen=True)
-class Settings(shell.Settings):
+class Settings(settings.Settings):
     """What an exchange goes by; its tables are made by these."""
 
     types: tuple[ObjectType, ...]

@@ -21,7 +21,7 @@ from cdckit.rdss.findings import RdssFault
 from cdckit.rdss.message_rows import VERDICT
 from cdckit.rdss.reading import RULES, Rules
 from cdckit.rdss.sequence_rules import PARTS, TENANT_VALUE, PartOutcome, assembly_plan
-from cdckit.shell.shell import is_overdue
+from cdckit.shell.waiting import is_overdue
 
 Policy = Literal["keep", "reject"]
 

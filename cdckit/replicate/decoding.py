@@ -35,7 +35,7 @@ from cdckit.replicate.schema_ids import (
     message_rows,
     statements,
 )
-from cdckit.shell.shell import is_overdue
+from cdckit.shell.waiting import is_overdue
 
 
 def _columns(types: dict[str, pa.DataType]) -> list[T.StructField]:

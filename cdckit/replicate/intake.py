@@ -23,8 +23,8 @@ from cdckit.replicate.metadata_messages import table_text
 from cdckit.replicate.row_changes import TableName, TableSettings, by_table, changes
 from cdckit.replicate.table_rows import collect_zone, rows_of_table
 from cdckit.replicate.table_versions import Table, make_table
-from cdckit.shell.shell import GIVEN_UP, WAITING
 from cdckit.shell.table_feed import RECORDS, WAITING_FOR, TableIntake, waiting_schema
+from cdckit.shell.waiting import GIVEN_UP, WAITING
 from cdckit.store import Transaction
 from cdckit.store.reading import hold_few_rows
 from cdckit.store.store import Tables, read_rows

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import ClassVar, NamedTuple, cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -32,7 +32,6 @@ from cdckit.parts.argument_forms import checked_calls
 from cdckit.parts.arguments import require_batch_id, require_instant
 from cdckit.parts.instants import microseconds
 from cdckit.parts.job_descriptions import describe_step
-from cdckit.parts.values import time_between
 from cdckit.parts.workers import compute_once
 from cdckit.shell.record_places import places_of, require_alone
 from cdckit.store import Snapshot, Store, Transaction
@@ -40,7 +39,7 @@ from cdckit.store.commits import KIND
 from cdckit.store.conflicts import Scope
 from cdckit.store.erasure import forget_past
 from cdckit.store.files import sum_digests
-from cdckit.store.store import read_note, require_kind, write_note
+from cdckit.store.store import require_kind
 
 _LOG = logging.getLogger(__name__)
 
@@ -52,9 +51,6 @@ _SEVERAL_KEYS = (
     "another one an erased entity would come back.  Let its source delete them; or begin the door anew in "
     "another location, of messages without them."
 )
-
-WAITING, GIVEN_UP = "waiting", "given_up_timestamp"
-"""The table of what waits, and its column that says since when a row no longer does."""
 
 
 @dataclass(frozen=True)
@@ -94,29 +90,6 @@ class WorkResult(NamedTuple):
     notes: Sequence[str] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings(ABC):
-    """What a door goes by, which its store notes: its tables are made by these."""
-
-    note_key: ClassVar[str]
-
-    @property
-    @abstractmethod
-    def noted(self) -> dict[str, Any]:
-        """What makes another door of it, if it is another, in values of JSON."""
-
-    def note(self, tables: Transaction) -> None:
-        """Let the store know it."""
-        write_note(tables, self.note_key, self.noted)
-
-    def require_same(self, tables: Transaction) -> None:
-        """Raise where the tables were made by others."""
-        note = read_note(tables, self.note_key, self.noted)
-        if note != self.noted:
-            needed = f"those by which the tables were made, {note}; `rebuild` goes by new ones"
-            raise InvalidArgument(None, "settings", needed, self.noted)
-
-
 class Ledgers(dict[str, View]):
     """The histories of a door by name; to ask for another one raises `InvalidArgument`."""
 
@@ -127,21 +100,6 @@ class Ledgers(dict[str, View]):
 def content_hash(names: Sequence[str]) -> Column:
     """A hash of columns, in which a null has its place: a key without a value is no value without a key."""
     return F.xxhash64(*names, *(F.col(name).isNull() for name in names))
-
-
-def is_overdue(waited: Column, wait: timedelta) -> Column:
-    """Tell whether a time waited is too long; a null too, of what has no time: else it waited for ever."""
-    return F.coalesce(waited > F.lit(wait), F.lit(True))
-
-
-def give_up_overdue(
-    waiting: DataFrame, since: Column, now: datetime, wait: timedelta
-) -> tuple[DataFrame, int]:
-    """What waits, that given up which waits *since* longer than *wait*; and how many records that are."""
-    instant = require_instant(now, "now")
-    overdue = F.col(GIVEN_UP).isNull() & is_overdue(time_between(since, instant), wait)
-    given_up = F.when(overdue, instant).otherwise(F.col(GIVEN_UP))
-    return waiting.withColumn(GIVEN_UP, given_up), waiting.where(overdue).count()
 
 
 @checked_calls

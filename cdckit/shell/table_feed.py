@@ -23,7 +23,8 @@ from cdckit.model.rejects import ERROR_FIELDS, REJECT_SCHEMA
 from cdckit.parts.guids import guid
 from cdckit.parts.workers import compute_once
 from cdckit.shell.record_places import PLACE, record_place, rewrite_places
-from cdckit.shell.shell import GIVEN_UP, MANY_FILES, WAITING, Shell, content_hash, give_up_overdue
+from cdckit.shell.shell import MANY_FILES, Shell, content_hash
+from cdckit.shell.waiting import GIVEN_UP, WAITING, give_up_overdue
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.conflicts import Scope
 from cdckit.store.store import Tables, read_rows, read_some

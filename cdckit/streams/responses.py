@@ -19,7 +19,7 @@ from cdckit.parts.arguments import require_columns, require_instant
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.folded_rows import fold_rows
 from cdckit.parts.values import time_between
-from cdckit.shell.shell import is_overdue
+from cdckit.shell.waiting import is_overdue
 from cdckit.streams.catalogue import ARRIVAL, COMPLETE_RESPONSES, PARTIAL_RESPONSES, REQUEST, StreamFault
 from cdckit.streams.decoding import with_text
 from cdckit.streams.request_parts import COMPLETE, PART, RESPONSE_PLAN, WAITING

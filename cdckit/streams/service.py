@@ -24,8 +24,9 @@ from cdckit.parts.argument_forms import INT, no_stream, rows_of, takes
 from cdckit.parts.arguments import wrong_argument
 from cdckit.parts.job_descriptions import describe_jobs
 from cdckit.parts.workers import compute_once
-from cdckit.shell.shell import MANY_FILES, ReceiveResult, Shell, WorkResult, is_overdue
+from cdckit.shell.shell import MANY_FILES, ReceiveResult, Shell, WorkResult
 from cdckit.shell.states_and_outcomes import PLACE, last_outcomes, say_outcomes
+from cdckit.shell.waiting import is_overdue
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import read_rows
 from cdckit.streams.catalogue import (

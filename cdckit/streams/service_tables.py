@@ -20,7 +20,7 @@ from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA
 from cdckit.model.rejects import ERROR_FIELDS
 from cdckit.parts.arrow_types import arrow_schema, spark_columns
 from cdckit.parts.workers import WorkerPlan
-from cdckit.shell import shell
+from cdckit.shell import settings
 from cdckit.shell.states_and_outcomes import PLACE_SCHEMA, DoorFolds, FoldedRows, last_states
 from cdckit.store import Transaction
 from cdckit.store.files import Where
@@ -82,7 +82,7 @@ SEEN_SCHEMA = T.StructType(
 
 
 @dataclass(frozen=True)
-class Settings(shell.Settings):
+class Settings(settings.Settings):
     """What a service goes by; its tables are made by these rules."""
 
     rules: ServiceRules

@@ -17,7 +17,7 @@ from cdckit.databus.event_stream import EVENTS
 from cdckit.databus.relay_intake import RANK, adopt_files, make_task, write_events
 from cdckit.databus.relay_tables import read_states
 from cdckit.databus.window_batches import PartitionState
-from cdckit.shell.shell import WAITING
+from cdckit.shell.waiting import WAITING
 from cdckit.store import Store
 from support.databus_streams import COLUMNS, cut_rows, events_of
 from tools.tiers import examples
