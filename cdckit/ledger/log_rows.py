@@ -27,7 +27,7 @@ from cdckit.model.changes import (
 from cdckit.model.history import STANDARD_COLUMNS
 from cdckit.model.list_comparison import is_list_change, is_table_row
 from cdckit.model.rejects import REJECT, with_reject
-from cdckit.parts.columns import built_once, with_guid
+from cdckit.parts.built_columns import built_once, with_guid
 from cdckit.parts.guids import key_digest
 from cdckit.parts.widening import (
     TIMES_IN_LISTS,

@@ -39,7 +39,7 @@ from cdckit.parts.arguments import (
     wrong_type,
 )
 from cdckit.parts.arrow_types import arrow_schema, arrow_type
-from cdckit.parts.columns import with_guid
+from cdckit.parts.built_columns import with_guid
 from cdckit.parts.families import share_rows
 from cdckit.parts.guids import can_be_guids, key_digest
 from cdckit.parts.public_calls import called

@@ -25,7 +25,13 @@ from cdckit.notebook.columns import (
     select_columns,
     table_columns,
 )
-from cdckit.notebook.messages import MessageLabel, label_messages, one_line, require_changes, shorten_messages
+from cdckit.notebook.message_labels import (
+    MessageLabel,
+    label_messages,
+    one_line,
+    require_changes,
+    shorten_messages,
+)
 from cdckit.notebook.options import ROWS, as_zone, options
 from cdckit.parts.argument_forms import rows_with, takes
 from cdckit.parts.arguments import quoted, require_batch, require_fields

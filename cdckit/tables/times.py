@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.model.changes import sortable_number
-from cdckit.parts.columns import built_once
+from cdckit.parts.built_columns import built_once
 from cdckit.parts.public_calls import called_function
 from cdckit.parts.values import as_text, as_utc_instant, decimal_text, within_years
 

@@ -19,7 +19,7 @@ from cdckit.model.changes import CHANGE_SCHEMA, sortable_number
 from cdckit.model.rejects import REJECT_SCHEMA
 from cdckit.notebook import Table, show
 from cdckit.notebook.clock import short_instants
-from cdckit.notebook.messages import shorten_messages
+from cdckit.notebook.message_labels import shorten_messages
 from cdckit.notebook.tables import Cell, Grid, html_text
 from cdckit.query.as_of import timeline
 from support.jobs import jobs_of

@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 from cdckit.notebook.clock import with_day
 from cdckit.notebook.columns import NULL
 from cdckit.notebook.jupyter import kernel_shell, summarize_error
-from cdckit.notebook.messages import one_line
+from cdckit.notebook.message_labels import one_line
 from cdckit.notebook.tables import Cell, Grid, Table, html_text
 from cdckit.parts.arguments import free_name, quoted
 from cdckit.parts.values import as_text

@@ -11,7 +11,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import datahub, debezium
-from cdckit.parts.columns import built_once
+from cdckit.parts.built_columns import built_once
 
 AT = datetime(2024, 3, 1, tzinfo=UTC)
 
