@@ -23,9 +23,10 @@ from cdckit.rdss.decoration import decorate_bytes
 from cdckit.rdss.exchange import Exchange
 from cdckit.rdss.findings import Queue, RdssFault
 from cdckit.rdss.message_assembly import assemble_messages, parts, waiting
+from cdckit.rdss.message_splitting import split
 from cdckit.rdss.objects import ObjectType, changes, preservation_events, preservation_history, read_requests
 from cdckit.rdss.outcomes import Outcome, Status
-from cdckit.rdss.reading import RULES, Rules, split
+from cdckit.rdss.reading import RULES, Rules
 from cdckit.rdss.validation import Verdict, validate
 from cdckit.rdss.version_chains import (
     find_version_cycles,

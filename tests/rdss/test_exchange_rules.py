@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from cdckit.rdss.reading import Rules, split
+from cdckit.rdss.message_splitting import split
+from cdckit.rdss.reading import Rules
 from support.exchange_memory import ExchangeInMemory
 from support.rdss_messages import as_bytes, changed, message
 from support.rdss_worlds import Naive, draw_worlds, uuid

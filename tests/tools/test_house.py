@@ -61,6 +61,7 @@ KERNELS = (
     "rdss/findings",
     "rdss/header_rules",
     "rdss/message_rows",
+    "rdss/message_splitting",
     "rdss/message_types",
     "rdss/object_bodies",
     "rdss/outcomes",

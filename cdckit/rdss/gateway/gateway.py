@@ -34,9 +34,10 @@ from cdckit.rdss.gateway.judging import assemble_message, judge_message, refused
 from cdckit.rdss.gateway.logs import AuditEntry
 from cdckit.rdss.gateway.queues import Channels
 from cdckit.rdss.gateway.repository import RefusedMessage, SqliteRepository, SqlStatement, StoredMessage
+from cdckit.rdss.message_splitting import split
 from cdckit.rdss.message_types import BODIES
 from cdckit.rdss.outcomes import Outcome
-from cdckit.rdss.reading import RULES, Rules, split
+from cdckit.rdss.reading import RULES, Rules
 
 
 @dataclass(eq=False)
