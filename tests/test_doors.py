@@ -22,7 +22,7 @@ from cdckit.errors import InvalidArgument, WrongCall
 from cdckit.model.changes import require_changes
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.model.records import RECORD_COLUMNS
-from cdckit.model.rejects import usable_changes
+from cdckit.model.rejected_records import usable_changes
 from cdckit.shell.shell import ReceiveResult
 from cdckit.store import BatchIdReused, OtherKind, Store
 from support.doors import (

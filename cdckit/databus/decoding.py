@@ -14,7 +14,7 @@ from cdckit.databus.events import DATA, EVENT, event_columns
 from cdckit.databus.sources import Source, sources_by_id
 from cdckit.model.forms import RECORDS
 from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA
-from cdckit.model.rejects import ERROR_FIELDS
+from cdckit.model.rejected_records import ERROR_FIELDS
 from cdckit.parts.argument_forms import takes
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.workers import WorkerPlan

@@ -32,7 +32,7 @@ from cdckit.ledger import ErasedPart
 from cdckit.ledger.kind import Kind
 from cdckit.model.faults import BYTES, ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.model.records import RECORD_COLUMNS
-from cdckit.model.rejects import REJECT_SCHEMA, rejects
+from cdckit.model.rejected_records import REJECT_SCHEMA, rejects
 from cdckit.parts.arguments import require_keys
 from cdckit.shell.shell import Shell, WorkResult
 from cdckit.shell.waiting import GIVEN_UP, WAITING, give_up_overdue

@@ -27,7 +27,7 @@ from cdckit.ledger.erasure.tombstones import Erasures, erased_changes, note_refu
 from cdckit.ledger.kind import Kind
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
-from cdckit.model.rejects import ERROR_FIELDS, usable_changes
+from cdckit.model.rejected_records import ERROR_FIELDS, usable_changes
 from cdckit.parts.arrays import Bools, bools
 from cdckit.parts.guids import guid
 from cdckit.parts.workers import worker_reports

@@ -21,7 +21,7 @@ from cdckit.databus.window_batches import STREAM
 from cdckit.databus.windowed_events import has_passed, with_windows
 from cdckit.model.changes import DELETE, UPSERT, sortable_number
 from cdckit.model.faults import BYTES, ERROR_CODE, ERROR_DESCRIPTION
-from cdckit.model.rejects import ChangeFault, door_reject
+from cdckit.model.rejected_records import ChangeFault, door_reject
 from cdckit.parts import avro
 from cdckit.parts.argument_forms import instance_of, rows_of, takes
 from cdckit.parts.arguments import require_keys

@@ -22,7 +22,7 @@ from cdckit.databus.window_batches import (
 )
 from cdckit.databus.window_machine import COMPLETE, WAITING
 from cdckit.model.faults import BYTES, ERROR_CODE, ERROR_DESCRIPTION
-from cdckit.model.rejects import ERROR_FIELDS
+from cdckit.model.rejected_records import ERROR_FIELDS
 from cdckit.parts.argument_forms import no_stream, rows_of, takes
 from cdckit.parts.arguments import quoted
 from cdckit.parts.arrow_types import spark_columns

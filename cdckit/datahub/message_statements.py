@@ -31,7 +31,7 @@ from cdckit.datahub.statements import (
 from cdckit.datahub.waiting import facts, find_unsupported, with_answers, with_open_needs
 from cdckit.errors import InvalidArgument
 from cdckit.merging.merge import merge
-from cdckit.model.rejects import add_rejects
+from cdckit.model.rejected_records import add_rejects
 from cdckit.parts.argument_forms import takes
 from cdckit.parts.arguments import require_batch, require_types
 from cdckit.parts.arrow_types import arrow_schema

@@ -25,7 +25,7 @@ from cdckit.datahub.source_systems import Schema
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION, Fault
 from cdckit.model.forms import RECORDS
 from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA
-from cdckit.model.rejects import ERROR_FIELDS
+from cdckit.model.rejected_records import ERROR_FIELDS
 from cdckit.parts.argument_forms import takes
 from cdckit.parts.arguments import flat_columns, require_instant, text_literal
 from cdckit.parts.arrow_types import arrow_schema, make_batch

@@ -43,7 +43,7 @@ from cdckit.ledger.kind import Kind
 from cdckit.ledger.log_rows import visible_changes
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA
-from cdckit.model.rejects import usable_changes
+from cdckit.model.rejected_records import usable_changes
 from cdckit.parts.workers import run_together
 from cdckit.shell.table_feed import (
     OF_TABLE,

@@ -11,7 +11,7 @@ from cdckit.merging.arrow_changes import GUID
 from cdckit.merging.merge import history_schema
 from cdckit.model.changes import MOVED, UNTIL
 from cdckit.model.history import with_ends
-from cdckit.model.rejects import REJECT, REJECT_SCHEMA
+from cdckit.model.rejected_records import REJECT, REJECT_SCHEMA
 from cdckit.parts.arguments import flat_columns, quoted
 
 BUCKET = "ledger_bucket"

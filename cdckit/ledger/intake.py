@@ -23,7 +23,7 @@ from cdckit.ledger.logged_batch import LoggedBatch, write_batch
 from cdckit.ledger.upkeep import begin_upkeep, read_scopes
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.changes import MOVED
-from cdckit.model.rejects import usable_changes
+from cdckit.model.rejected_records import usable_changes
 from cdckit.parts.arguments import quoted
 from cdckit.query.provenance import Messages, revoke
 from cdckit.store import Transaction

@@ -26,7 +26,7 @@ from cdckit.model.changes import (
 )
 from cdckit.model.history import STANDARD_COLUMNS
 from cdckit.model.list_comparison import is_list_change, is_table_row
-from cdckit.model.rejects import REJECT, with_reject
+from cdckit.model.rejected_records import REJECT, with_reject
 from cdckit.parts.built_columns import built_once, with_guid
 from cdckit.parts.guids import key_digest
 from cdckit.parts.widening import (

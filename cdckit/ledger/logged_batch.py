@@ -22,7 +22,7 @@ from cdckit.ledger.kind import Kind
 from cdckit.ledger.log_rows import with_buckets, with_call_numbers
 from cdckit.merging.arrow_changes import GUID, SNAPSHOT
 from cdckit.model.changes import TABLE, TRUNCATE
-from cdckit.model.rejects import REJECT
+from cdckit.model.rejected_records import REJECT
 from cdckit.parts.arrays import bools, ints
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.workers import worker_reports

@@ -27,7 +27,7 @@ from cdckit.model.history import (
     standard_columns,
     with_ends,
 )
-from cdckit.model.rejects import usable_changes
+from cdckit.model.rejected_records import usable_changes
 from cdckit.parts.argument_forms import NAME, takes
 from cdckit.parts.arguments import (
     quoted,

@@ -41,7 +41,7 @@ from cdckit.model.changes import (
     field_priority,
     require_moves,
 )
-from cdckit.model.rejects import usable_changes
+from cdckit.model.rejected_records import usable_changes
 from cdckit.parts.argument_forms import rows_with, takes
 from cdckit.parts.arguments import quoted, require_struct, wrong_argument
 from cdckit.parts.arrow_types import arrow_schema

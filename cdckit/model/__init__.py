@@ -11,7 +11,7 @@ from __future__ import annotations
 from cdckit.model.changes import CHANGE_SCHEMA, with_sequence
 from cdckit.model.frontiers import find_frontiers, find_missing_positions
 from cdckit.model.records import RECORD_SCHEMA
-from cdckit.model.rejects import REJECT_SCHEMA, drop_rejects, rejects
+from cdckit.model.rejected_records import REJECT_SCHEMA, drop_rejects, rejects
 from cdckit.model.sources import (
     Priority,
     UnknownSource,

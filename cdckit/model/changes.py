@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.model.history import DELETED, VALID_FROM
-from cdckit.model.rejects import REJECT, REJECT_SCHEMA
+from cdckit.model.rejected_records import REJECT, REJECT_SCHEMA
 from cdckit.parts.argument_forms import takes
 from cdckit.parts.arguments import (
     flat_columns,

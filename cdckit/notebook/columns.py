@@ -21,7 +21,7 @@ from cdckit.model.history import (
     VALID_FROM,
     VALID_TO,
 )
-from cdckit.model.rejects import REJECT
+from cdckit.model.rejected_records import REJECT
 from cdckit.parts.arguments import quoted, require_struct, require_type
 from cdckit.parts.values import as_text
 

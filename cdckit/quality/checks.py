@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 from cdckit.errors import CdcError, InvalidArgument
 from cdckit.model.changes import CHANGE_SCHEMA, UNTIL
 from cdckit.model.history import HISTORY_SCHEMA, SYSTEM_INTERVAL
-from cdckit.model.rejects import REJECT, drop_rejects
+from cdckit.model.rejected_records import REJECT, drop_rejects
 from cdckit.notebook.options import ROWS
 from cdckit.notebook.tables import Cell, Grid, Table, html_text, show
 from cdckit.parts.argument_forms import rows_with, takes

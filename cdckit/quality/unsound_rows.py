@@ -24,7 +24,7 @@ from cdckit.model.history import (
     business_fields,
     is_deleted,
 )
-from cdckit.model.rejects import usable_changes
+from cdckit.model.rejected_records import usable_changes
 from cdckit.parts.argument_forms import takes
 from cdckit.parts.arguments import (
     both_sides,

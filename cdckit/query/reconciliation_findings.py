@@ -22,7 +22,7 @@ from cdckit.model.changes import (
 )
 from cdckit.model.faults import ERROR_CODE
 from cdckit.model.history import DELETED, VALID_TO
-from cdckit.model.rejects import ChangeFault
+from cdckit.model.rejected_records import ChangeFault
 from cdckit.parts.arguments import quoted, require_columns, require_fields, require_struct
 from cdckit.parts.values import as_text, comparable
 from cdckit.query.differences import (

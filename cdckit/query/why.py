@@ -18,7 +18,7 @@ from cdckit.merging.verdicts import PLACE, Question, verdicts
 from cdckit.model.changes import MOVED, TRUNCATE
 from cdckit.model.forms import CHANGES
 from cdckit.model.history import DELETED
-from cdckit.model.rejects import usable_changes
+from cdckit.model.rejected_records import usable_changes
 from cdckit.parts.argument_forms import INSTANT, takes
 from cdckit.parts.arguments import (
     flat_columns,

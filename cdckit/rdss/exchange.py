@@ -19,7 +19,7 @@ from cdckit.merging.arrow_changes import GUID
 from cdckit.model.documents import Document, as_records
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.model.records import RECORD_COLUMNS
-from cdckit.model.rejects import REJECT_SCHEMA
+from cdckit.model.rejected_records import REJECT_SCHEMA
 from cdckit.parts.arguments import require_flag, require_instant
 from cdckit.parts.guids import guid
 from cdckit.parts.job_descriptions import describe_jobs

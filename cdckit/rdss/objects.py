@@ -17,7 +17,7 @@ from cdckit.model.changes import CHANGE_SCHEMA, DELETE, UPSERT
 from cdckit.model.faults import ERROR_CODE
 from cdckit.model.forms import history_with
 from cdckit.model.history import DELETED, FIELD_PROVENANCE, VALID_FROM, business_fields, is_deleted
-from cdckit.model.rejects import REJECT, door_reject
+from cdckit.model.rejected_records import REJECT, door_reject
 from cdckit.parts.argument_forms import no_stream, rows_of, rows_with, takes
 from cdckit.parts.arguments import quoted
 from cdckit.parts.arrow_types import arrow_type

@@ -19,7 +19,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION, Findings, FoundFault, error_columns
 from cdckit.model.forms import RECORDS
 from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA
-from cdckit.model.rejects import ERROR_FIELDS
+from cdckit.model.rejected_records import ERROR_FIELDS
 from cdckit.parts.argument_forms import INSTANT, NAMES, no_stream, one_of, rows_of, takes
 from cdckit.parts.arguments import require_instant
 from cdckit.parts.arrow_types import spark_columns

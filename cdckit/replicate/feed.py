@@ -14,7 +14,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.ledger import View
 from cdckit.ledger.kind import Kind
 from cdckit.model.faults import ERROR_CODE
-from cdckit.model.rejects import usable_changes
+from cdckit.model.rejected_records import usable_changes
 from cdckit.parts.job_descriptions import describe_jobs
 from cdckit.parts.workers import local_frame
 from cdckit.replicate.decoding import WAIT

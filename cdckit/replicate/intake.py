@@ -15,7 +15,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.ledger.kind import Kind
 from cdckit.model.faults import ERROR_CODE
 from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA
-from cdckit.model.rejects import ERROR_FIELDS, REJECT
+from cdckit.model.rejected_records import ERROR_FIELDS, REJECT
 from cdckit.parts.workers import local_frame, run_together
 from cdckit.replicate.decoding import ZONE_SCHEMA, decode, describe_missing, is_sound, metadata, schema_zone
 from cdckit.replicate.envelopes import DATA, METADATA, ReplicateFault

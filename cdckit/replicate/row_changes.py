@@ -19,7 +19,7 @@ from cdckit.model.changes import DELETE, MOVED, UPSERT
 from cdckit.model.faults import ERROR_CODE
 from cdckit.model.forms import RECORDS
 from cdckit.model.places import LOG_END
-from cdckit.model.rejects import ChangeFault, door_reject
+from cdckit.model.rejected_records import ChangeFault, door_reject
 from cdckit.parts.argument_forms import NAMES, takes
 from cdckit.parts.arguments import microseconds, require_columns, require_keys, require_names, require_struct
 from cdckit.parts.public_calls import called

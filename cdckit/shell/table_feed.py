@@ -19,7 +19,7 @@ from cdckit.ledger.kind import Kind
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA
-from cdckit.model.rejects import ERROR_FIELDS, REJECT_SCHEMA
+from cdckit.model.rejected_records import ERROR_FIELDS, REJECT_SCHEMA
 from cdckit.parts.guids import guid
 from cdckit.parts.workers import compute_once
 from cdckit.shell.record_places import PLACE, record_place, rewrite_places

@@ -14,7 +14,7 @@ from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.model.changes import DELETE, UPSERT
 from cdckit.model.faults import BYTES, ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.model.records import RECORD_SCHEMA
-from cdckit.model.rejects import ERROR_FIELDS, REJECT, door_reject
+from cdckit.model.rejected_records import ERROR_FIELDS, REJECT, door_reject
 from cdckit.parts.argument_forms import one_of, rows_of, takes
 from cdckit.parts.arrow_types import arrow_schema, spark_columns
 from cdckit.parts.folded_rows import with_rule

@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.model.faults import ERROR_CODE
-from cdckit.model.rejects import ERROR_FIELDS, REJECT, door_reject
+from cdckit.model.rejected_records import ERROR_FIELDS, REJECT, door_reject
 from cdckit.parts.argument_forms import ABOVE_ZERO, FOR_EACH_BATCH, Form, rows_of, takes
 from cdckit.parts.arguments import require_columns, require_types
 from cdckit.parts.arrow_types import spark_columns

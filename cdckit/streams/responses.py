@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
-from cdckit.model.rejects import ERROR_FIELDS
+from cdckit.model.rejected_records import ERROR_FIELDS
 from cdckit.parts.argument_forms import FOR_EACH_BATCH, INSTANT, no_stream, one_of, rows_of, rows_with, takes
 from cdckit.parts.arguments import require_columns, require_instant
 from cdckit.parts.arrow_types import spark_columns

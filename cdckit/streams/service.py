@@ -19,7 +19,7 @@ from cdckit.merging.merge import merge
 from cdckit.model.documents import Document
 from cdckit.model.faults import ERROR_CODE
 from cdckit.model.records import RECORD_SCHEMA
-from cdckit.model.rejects import REJECT_SCHEMA
+from cdckit.model.rejected_records import REJECT_SCHEMA
 from cdckit.parts.argument_forms import INT, no_stream, rows_of, takes
 from cdckit.parts.arguments import wrong_argument
 from cdckit.parts.job_descriptions import describe_jobs

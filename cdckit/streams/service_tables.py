@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 from cdckit.ledger.kind import Kind
 from cdckit.model.faults import ERROR_CODE
 from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA
-from cdckit.model.rejects import ERROR_FIELDS
+from cdckit.model.rejected_records import ERROR_FIELDS
 from cdckit.parts.arrow_types import arrow_schema, spark_columns
 from cdckit.parts.workers import WorkerPlan
 from cdckit.shell import settings

@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 from cdckit.model.changes import DELETE, IS_EFFECTIVE, IS_PERIOD, TABLE, UNTIL, UPSERT, arrival_of
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION, Fault
-from cdckit.model.rejects import REJECT_SCHEMA, reject_column
+from cdckit.model.rejected_records import REJECT_SCHEMA, reject_column
 from cdckit.parts.built_columns import built_once
 from cdckit.parts.values import as_text
 from cdckit.tables.times import Unreadable, is_missing

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from cdckit import databus, merge, rejects
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import RECORD_SCHEMA
-from cdckit.model.rejects import drop_rejects
+from cdckit.model.rejected_records import drop_rejects
 
 FIRST = {
     "type": "record",

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from cdckit import rejects, replicate
 from cdckit.errors import MissingColumns
 from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA
-from cdckit.model.rejects import REJECT_SCHEMA, drop_rejects
+from cdckit.model.rejected_records import REJECT_SCHEMA, drop_rejects
 from cdckit.replicate import ReplicateFault
 from support.replicate_messages import (
     HEADERS,

@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 from cdckit import as_of, changes_from, merge, options
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.model.changes import CHANGE_SCHEMA, sortable_number
-from cdckit.model.rejects import REJECT_SCHEMA
+from cdckit.model.rejected_records import REJECT_SCHEMA
 from cdckit.notebook import Table, show
 from cdckit.notebook.clock import short_instants
 from cdckit.notebook.message_labels import shorten_messages

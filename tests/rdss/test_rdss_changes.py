@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from cdckit import merge, rdss, rejects
 from cdckit.errors import InvalidArgument, MissingColumns
 from cdckit.model.records import RECORD_SCHEMA
-from cdckit.model.rejects import drop_rejects
+from cdckit.model.rejected_records import drop_rejects
 from cdckit.rdss.object_bodies import NESTED
 from cdckit.rdss.objects import ObjectType
 from cdckit.rdss.validators import schemas

@@ -13,7 +13,7 @@ from test_rdss_validation import HOSTILE
 from cdckit import rdss, rejects
 from cdckit.errors import InvalidArgument, MissingColumns
 from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA
-from cdckit.model.rejects import REJECT_SCHEMA, drop_rejects
+from cdckit.model.rejected_records import REJECT_SCHEMA, drop_rejects
 from cdckit.rdss.decoding import DECODED_SCHEMA
 from support.rdss_messages import MESSAGES, as_bytes, changed, message, read_cases, value_of
 

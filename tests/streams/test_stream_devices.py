@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 from cdckit import as_of, merge, rejects, streams
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.model.records import RECORD_SCHEMA
-from cdckit.model.rejects import drop_rejects
+from cdckit.model.rejected_records import drop_rejects
 from support.devices import AT, REMOVE, add, answers_of_devices
 
 FIELDS = T.StructType([T.StructField("name", T.StringType())])

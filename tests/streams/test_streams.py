@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 from cdckit import rejects, streams
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import RECORD_SCHEMA
-from cdckit.model.rejects import drop_rejects
+from cdckit.model.rejected_records import drop_rejects
 from cdckit.streams.messages import message
 from cdckit.streams.requests import PATCH_SCHEMA
 

@@ -21,7 +21,7 @@ from pyspark.sql import types as T
 from cdckit import as_known, changes_from, merge, rejects, union_changes
 from cdckit.errors import InvalidArgument
 from cdckit.model.changes import require_changes
-from cdckit.model.rejects import drop_rejects
+from cdckit.model.rejected_records import drop_rejects
 from cdckit.tables import UnfitTable, table_rows
 from cdckit.tables.times import TypedColumn, order_text
 from support.change_logs import DAY, KETTLE, Row, at, log, refused, versions, way

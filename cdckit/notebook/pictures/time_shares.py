@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from cdckit.model.forms import CHANGES
-from cdckit.model.rejects import usable_changes
+from cdckit.model.rejected_records import usable_changes
 from cdckit.notebook.clock import with_day
 from cdckit.notebook.options import as_zone
 from cdckit.notebook.pictures.axes import Labels, draw_bar, rows_axis, time_axis

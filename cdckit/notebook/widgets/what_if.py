@@ -18,7 +18,7 @@ from cdckit.ledger import Ledger
 from cdckit.ledger.kind import Kind
 from cdckit.merging.merge import merge
 from cdckit.model.history import VALID_FROM, VALID_TO, business_fields
-from cdckit.model.rejects import usable_changes
+from cdckit.model.rejected_records import usable_changes
 from cdckit.model.unions import union_changes
 from cdckit.notebook.options import as_zone
 from cdckit.notebook.tables import Table, show

@@ -16,7 +16,7 @@ from random import Random
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import databus, merge
-from cdckit.model.rejects import drop_rejects
+from cdckit.model.rejected_records import drop_rejects
 from support.databus_streams import drawn_words, record_of
 from support.relays import KEYS, NOON, SOURCES, Sent, frame, relay_of, sent_of, sums
 from tools.tiers import seeds

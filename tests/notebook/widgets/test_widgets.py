@@ -21,7 +21,7 @@ from pyspark.sql import types as T
 from cdckit import merge
 from cdckit.errors import InvalidArgument, MissingColumns
 from cdckit.ledger import Ledger
-from cdckit.model.rejects import REJECT_SCHEMA, add_rejects
+from cdckit.model.rejected_records import REJECT_SCHEMA, add_rejects
 from cdckit.notebook import widgets
 from cdckit.notebook.widgets import panel as panel_of
 from cdckit.notebook.widgets.what_if import _typed_value

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 from cdckit import changes_from, merge, rejects
 from cdckit.errors import InvalidArgument
-from cdckit.model.rejects import drop_rejects
+from cdckit.model.rejected_records import drop_rejects
 from cdckit.tables import table_rows
 from support.change_logs import DAY, KETTLE, Row, refused, versions
 
