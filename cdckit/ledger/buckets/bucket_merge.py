@@ -27,9 +27,9 @@ from cdckit.ledger.buckets.bucket_rows import (
     select_rows,
     with_columns,
 )
-from cdckit.ledger.buckets.periods import require_no_stale_rows
 from cdckit.ledger.buckets.repeats import is_repeated, may_be_repeated
 from cdckit.ledger.buckets.resumed_versions import resume_changes
+from cdckit.ledger.buckets.stale_rows import require_no_stale_rows
 from cdckit.ledger.buckets.tasks import Targets, Task
 from cdckit.ledger.columns import ALWAYS_LATE, EVERY, IDENTITY, LATEST, PLACE
 from cdckit.merging.arrow_changes import GUID, SNAPSHOT

@@ -47,7 +47,7 @@ class _Origins(NamedTuple):
 
 
 def resume_changes(open_versions: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
-    """The changes in the columns of `kernel_rows`: those of a version together, in their order."""
+    """Changes (`cdckit.merging.arrow_changes`), those of a version together, in their order."""
     count = open_versions.num_rows
     origins = _origins(open_versions, layout)
     dead = bools(open_versions.column(DELETED))
