@@ -309,33 +309,33 @@ class _Read(NamedTuple):
         return changes.withMetadata("data", note_empty(self.empty)) if self.empty else changes
 
 
-def _read(frame: AnyTable, *, priority: int, **arguments: Any) -> _Read:
+def _read(frame: AnyTable, *, priority: int, **options: Any) -> _Read:
     """The rows of a table, read as the arguments of `changes_from` say."""
     require_int(priority, "priority")
-    given = SimpleNamespace(**arguments)
+    given = SimpleNamespace(**options)
     if given.empty_texts not in _EMPTY_TEXTS:
         needed = f"one of {', '.join(_EMPTY_TEXTS)}"
         raise InvalidArgument(None, "empty_texts", needed, given.empty_texts)
     table = as_table(frame, keys=given.keys).typed()
-    given = SimpleNamespace(**{name: column_name(value, table.columns) for name, value in arguments.items()})
+    given = SimpleNamespace(**{name: column_name(value, table.columns) for name, value in options.items()})
     corrupt = _corrupt_rows(table)
     if corrupt is not None:
         table = table._replace(columns=[name for name in table.columns if name != CORRUPT])
-    call = TableArguments(table)
-    key_names = call.keys(given.keys)
-    fields = call.fields(key_names, given.column_list, given.except_column_list)
+    arguments = TableArguments(table)
+    key_names = arguments.keys(given.keys)
+    fields = arguments.fields(key_names, given.column_list, given.except_column_list)
     begin, end, effective = given.valid_from, given.valid_to, given.effective
     if given.column_list is None:
         fields = [name for name in fields if name in key_names or name not in (begin, end)]
     if begin is None and end is not None:
-        call.refuse("valid_to is said, and valid_from is not: an end needs a beginning")
+        arguments.refuse("valid_to is said, and valid_from is not: an end needs a beginning")
     if begin is not None and effective is not None:
-        call.refuse("effective and valid_from are both given: one says it")
-    ignored = _ignored(call, given.ignore_null_updates, fields)
+        arguments.refuse("effective and valid_from are both given: one says it")
+    ignored = _ignored(arguments, given.ignore_null_updates, fields)
     sequence, message = given.sequence_by, given.message
-    parts = call.parts(sequence, "sequence_by")
+    parts = arguments.parts(sequence, "sequence_by")
     if begin is None and effective is None:
-        parts = call.with_times(parts)
+        parts = arguments.with_times(parts)
     argument, begin = ("effective", effective) if begin is None else ("valid_from", begin)
     says_time = isinstance(begin, str | Column)
     time, time_argument = (begin, argument) if says_time else (first_of(sequence), "sequence_by")
@@ -346,21 +346,21 @@ def _read(frame: AnyTable, *, priority: int, **arguments: Any) -> _Read:
     ]
     sequenced_at, arrival = _sequence_times(parts)
     if begin is not None:
-        effective_at = _instant(call, begin, argument)
+        effective_at = _instant(arguments, begin, argument)
     elif sequenced_at is not None:
         effective_at = sequenced_at
     else:
         effective_at = F.timestamp_seconds(F.lit(0))
         if parts:
-            call.lacks_time(sequence, parts[0].kind)
-    until, end_said = _until(call, end)
+            arguments.lacks_time(sequence, parts[0].kind)
+    until, end_said = _until(arguments, end)
     sequence_text = order_text(parts)
     if not parts and sequence is None:  # a time that alone says the order says it with all of its digits
-        sequence_text = call.digits(begin)
+        sequence_text = arguments.digits(begin)
     none, row = F.lit(None).cast("string"), F.lit(0).cast("bigint") if table.row is None else table.row
     columns = {
         "effective_timestamp": effective_at,
-        "time_said": call.time_text(time, call.text_column(time)),
+        "time_said": arguments.time_text(time, arguments.text_column(time)),
         "places_said": F.array(*(other_day(part) for _, part in places)).cast("array<string>"),
         UNTIL: until,
         "end_said": end_said,
@@ -369,19 +369,19 @@ def _read(frame: AnyTable, *, priority: int, **arguments: Any) -> _Read:
         "row": row,
         "place": (row if sequence is None else F.lit(0)).cast("string"),
         "returns": none,
-        "message": none if message is None else call.text(message, "message"),
-        "source": call.source(given.source),
-        "deletes": call.condition(given.apply_as_deletes, "apply_as_deletes"),
-        IS_TRUNCATE: call.condition(given.apply_as_truncates, "apply_as_truncates"),
+        "message": none if message is None else arguments.text(message, "message"),
+        "source": arguments.source(given.source),
+        "deletes": arguments.condition(given.apply_as_deletes, "apply_as_deletes"),
+        IS_TRUNCATE: arguments.condition(given.apply_as_truncates, "apply_as_truncates"),
         "corrupt": none.cast("binary") if corrupt is None else corrupt,
     }
-    call.require_all()
+    arguments.require_all()
     assert sequence_text is not None
     cells = _cells(table, fields, key_names, ignored, given.empty_texts)
     kinds = T.StructType([table.frame.schema[name] for name in table.columns])
     columns |= {
         "sequence": sequence_text,
-        "reading": _reading(call, given),
+        "reading": _reading(arguments, given),
         "outside_years": _outside_years(table, fields, parts),
         "content": as_text(F.struct(*(F.col(quoted(name)) for name in table.columns)), kinds),
         "lacks_key": reduce(and_, (cells[name].value.isNull() for name in key_names)),
@@ -394,9 +394,9 @@ def _read(frame: AnyTable, *, priority: int, **arguments: Any) -> _Read:
         statements = _with_returns(statements, {name: kinds[name].dataType for name in key_names})
     words = Words(
         tuple(key_names),
-        call.unreadable(time, time_argument, within=True),
-        tuple(call.unreadable(place, "sequence_by") for place, _ in places),
-        None if end is None else call.unreadable(end, "valid_to", within=True),
+        arguments.unreadable(time, time_argument, within=True),
+        tuple(arguments.unreadable(place, "sequence_by") for place, _ in places),
+        None if end is None else arguments.unreadable(end, "valid_to", within=True),
         priority,
         # When a row is true is not when it came.
         arrival is not None and not _is_first(begin, sequence),
@@ -440,7 +440,7 @@ def _cells(
     return cells
 
 
-def _reading(call: TableArguments, given: SimpleNamespace) -> Column:
+def _reading(arguments: TableArguments, given: SimpleNamespace) -> Column:
     """
     What the call says of which values of a row count; null where it says nothing.
 
@@ -450,17 +450,17 @@ def _reading(call: TableArguments, given: SimpleNamespace) -> Column:
     for argument in ("column_list", "except_column_list", "ignore_null_updates"):
         columns = getattr(given, argument)
         if columns is not None and columns is not False:
-            names = "all" if columns is True else " ".join(sorted(call.listed(columns, argument)))
+            names = "all" if columns is True else " ".join(sorted(arguments.listed(columns, argument)))
             said.append(f"{argument} {names}")
     return F.lit("\n".join(said) or None).cast("string")
 
 
 def _ignored(
-    call: TableArguments, columns: bool | Sequence[str | Column], fields: Sequence[str]
+    arguments: TableArguments, columns: bool | Sequence[str | Column], fields: Sequence[str]
 ) -> list[str]:
     if isinstance(columns, bool):
         return list(fields) if columns else []
-    return call.listed(columns, "ignore_null_updates")
+    return arguments.listed(columns, "ignore_null_updates")
 
 
 def _sequence_times(parts: Sequence[TypedColumn]) -> tuple[Column | None, Column | None]:
@@ -485,10 +485,10 @@ def _is_first(begin: object, sequence: object) -> bool:
     return isinstance(begin, str) and isinstance(first, str) and begin == first
 
 
-def _instant(call: TableArguments, expression: str | Column | datetime, argument: str) -> Column:
+def _instant(arguments: TableArguments, expression: str | Column | datetime, argument: str) -> Column:
     if isinstance(expression, datetime):
         return require_instant(expression, argument)
-    return call.instant(expression, argument)
+    return arguments.instant(expression, argument)
 
 
 def _outside_years(table: GivenTable, fields: Sequence[str], parts: Sequence[TypedColumn]) -> Column:
@@ -504,16 +504,16 @@ def _outside_years(table: GivenTable, fields: Sequence[str], parts: Sequence[Typ
     return F.array_compact(F.array(*texts).cast("array<string>"))
 
 
-def _until(call: TableArguments, expression: str | Column | datetime | None) -> tuple[Column, Column]:
+def _until(arguments: TableArguments, expression: str | Column | datetime | None) -> tuple[Column, Column]:
     """Until when a row is true, and what stands there, as text; null for both where the end is open."""
     if expression is None:
         return F.lit(None).cast("timestamp_ltz"), F.lit(None).cast("string")
-    end = _instant(call, expression, "valid_to")
+    end = _instant(arguments, expression, "valid_to")
     # Null is what `nullif(until, 'open')` means to say, and what `try_to_timestamp(until)` could not read.
-    text = call.time_text(expression, call.columns_to_read(expression))
+    text = arguments.time_text(expression, arguments.columns_to_read(expression))
     is_open = is_never(end) | is_text_of_never(text)
-    if isinstance(expression, str) and expression in call.columns:
-        stands_for_open = open_end(call.frame, expression)
+    if isinstance(expression, str) and expression in arguments.columns:
+        stands_for_open = open_end(arguments.frame, expression)
         if stands_for_open is not None:
             is_open |= F.unix_micros(end) == F.lit(stands_for_open)
     # What cannot be read is neither open nor an end.
