@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from cdckit.debezium.encodings import field_names
+from cdckit.debezium.connect_values import field_names
 
 Types = Mapping[str, tuple[str, ...]]
 """By column the names of its types, as `changes` takes them."""

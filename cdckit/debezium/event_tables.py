@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cdckit.debezium.encodings import UNTYPED
+from cdckit.debezium.connect_values import UNTYPED
 from cdckit.debezium.envelopes import read_records
 from cdckit.debezium.events import EVENT_TYPES, Event, Kind, Reader, is_of_table, records_of, table_name
 from cdckit.debezium.other_producers import read_maxwell, read_wal2json

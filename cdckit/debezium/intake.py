@@ -25,8 +25,8 @@ from cdckit.debezium.captured_tables import (
     describe_unused,
     read_captured_table,
 )
+from cdckit.debezium.connect_values import UNTYPED, field_names
 from cdckit.debezium.decoding import EVENT_SCHEMA
-from cdckit.debezium.encodings import UNTYPED, field_names
 from cdckit.debezium.events import OF_TABLES, EventFault
 from cdckit.debezium.snapshots import (
     ENDED_SCHEMA,

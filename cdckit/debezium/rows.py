@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from cdckit.debezium.encodings import Encoding, encoding
+from cdckit.debezium.connect_values import Encoding, encoding
 from cdckit.debezium.envelopes import read_key
 from cdckit.debezium.events import (
     DELETE,

@@ -13,8 +13,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.debezium.connect_values import (
+    UNTYPED,
+    encoding,
+    field_names,
+    is_schema,
+    known_encoding,
+    type_name,
+)
 from cdckit.debezium.decoding import EVENTS, by_batch, read_by
-from cdckit.debezium.encodings import UNTYPED, encoding, field_names, is_schema, known_encoding, type_name
 from cdckit.debezium.event_tables import Events, of_records, read_table, report_types
 from cdckit.debezium.events import EVENT_TYPES, READ_COLUMNS
 from cdckit.debezium.row_changes import change_batch, change_types

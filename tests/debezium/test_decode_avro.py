@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from cdckit import debezium, rejects
 from cdckit.debezium.avro_events import as_json
-from cdckit.debezium.encodings import encoding
+from cdckit.debezium.connect_values import encoding
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import RECORD_SCHEMA
 

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import Ledger, as_of, between, changes_from, changes_from_snapshots, merge, rejects
-from cdckit.debezium.encodings import Unreadable, encoding
+from cdckit.debezium.connect_values import Unreadable, encoding
 from cdckit.errors import InvalidArgument
 from cdckit.outputs import create_view
 from cdckit.parts.instants import INSTANT, parse_instant

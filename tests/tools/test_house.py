@@ -39,7 +39,7 @@ KERNELS = (
     "databus/window_machine",
     "datahub/json_values",
     "debezium/column_types",
-    "debezium/encodings",
+    "debezium/connect_values",
     "debezium/envelopes",
     "debezium/event_tables",
     "debezium/events",
