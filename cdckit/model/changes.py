@@ -331,8 +331,8 @@ def statement_columns(
     message = F.lit(f"{by}, {clock}: {reason}")
     # From 2**30 on are the numbers of words that a move took along (`merging.arrow_changes`).
     # A hash of values passes over nulls: two statements that differ by a null alone would be one.
-    text = F.to_json(F.struct(operation, *content), {**EXACT_JSON, "ignoreNullFields": "false"})
-    number = F.pmod(F.xxhash64(message, text), F.lit(2**30 - 1)) + 1
+    said = F.to_json(F.struct(operation, *content), {**EXACT_JSON, "ignoreNullFields": "false"})
+    number = F.pmod(F.xxhash64(message, said), F.lit(2**30 - 1)) + 1
     return [
         operation.alias("operation"),
         start.alias("effective_timestamp"),
