@@ -86,6 +86,7 @@ class Hub(Shell):
     `message_identifier`, `record` ("2", "2/order_lines/1"), `entity` (the target), `attempts`,
     `next_attempt_timestamp` and `given_up_timestamp`, when it is given up by the *backoff* of this hub, or by
     `expire`.  Given up, it is a reject (LINK_MISSING), until `reprocess` gives its message a new chance.
+    Where records of several messages wait for each other, all of these are tried as soon as one is.
 
     Rejects are records that can be received again, by a hub whose schema can use them: this one has received
     its messages already, and reads them all anew when its schema is another.  `rejects` names with each
@@ -294,7 +295,9 @@ class Hub(Shell):
 
         Cost: where every link leads to a whole key, what came and what is due is looked at; what their links
         lead to is sought among the guids of the histories, and their entities among all statements: a pass
-        over each.  Where keys or links must be looked up, all statements are looked at again.
+        over each.  Where keys or links must be looked up, all statements are looked at again.  If something
+        comes to wait, and links can lead in a circle, the messages that wait are read once more: a pass over
+        the statements.
         """
         self._run_alone(now, partial(self._apply, chosen=DUE))
 

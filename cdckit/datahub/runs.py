@@ -162,13 +162,13 @@ class Run(State):
 
         What was *forgotten* of messages (`State.named_entities`) touches entities as what is new does.
         """
-        leftovers = self._find_leftovers()
-        if self._looks_at_news_alone():
-            self._news = {entity: self._find_news(entity, leftovers) for entity in self.entities}
         # A small hub merges its targets whatever these say.
         lookups = {} if self.is_small else {name: self.read(name) for name in self._lookup_tables}
-        stated = self._facts(leftovers)
-        now = self._unapplied(stated, leftovers)
+        leftovers = self._find_leftovers()
+        stated, now = self._try(leftovers)
+        if (joined := self._find_joined(stated, now, leftovers)) is not None:
+            leftovers = self._find_leftovers(joined)
+            stated, now = self._try(leftovers)
         turned = self._changed_messages(leftovers.tried, now)
         self._keep_unapplied(now, leftovers)
         moved = partial(self._moved_entities, turned, now, leftovers)
@@ -235,18 +235,69 @@ class Run(State):
                     self._writes.append(name, new, compact_at=MANY_FILES)
                     write_note(self._writes, _LAST_POSITION, position)
 
+    def _try(self, leftovers: Leftovers) -> tuple[Facts | None, DataFrame | None]:
+        """Find the `_facts` that the run goes by, and what is `_unapplied` by them."""
+        if self._looks_at_news_alone():
+            self._news = {entity: self._find_news(entity, leftovers) for entity in self.entities}
+        stated = self._facts(leftovers)
+        return stated, self._unapplied(stated, leftovers)
+
+    def _find_joined(
+        self, stated: Facts | None, now: DataFrame | None, leftovers: Leftovers
+    ) -> DataFrame | None:
+        """
+        Find the messages (`message_identifier`) that are not due, but stand only with what is tried; or None.
+
+        A statement of theirs would fall without what is tried and falls *now*, and stands with it: they wait
+        for each other, and tried by turns they would wait until they are given up.
+        """
+        if stated is None or now is None or leftovers.untried is None or not self._attempt:
+            return None
+        given_up = self.statuses().where(f"status = {int(Status.REPROCESS_TIMEOUT)}")
+        lost, undue = (
+            leftovers.untried.join(given_up, F.expr(_OF_MESSAGE), how) for how in ("left_semi", "left_anti")
+        )
+        if not self.schema.has_circles or (undue_once := compute_once(undue)) is None:
+            return None
+        rows, known = stated.rows.drop("fact_number"), None
+        if self._news is not None:
+            ids = undue_once.select("statement.message_id").distinct()
+            earlier = ((entity, self._earlier_statements(entity)) for entity in self.entities)
+            more = {
+                entity: old.join(ids, "message_id", "left_semi") for entity, old in earlier if old is not None
+            }
+            of_undue = facts(self.schema, more)
+            assert of_undue is not None
+            rows, known = rows.unionByName(of_undue), self._known_entities()
+
+        def fallen(untried: DataFrame) -> DataFrame | None:
+            tried = self._hold(drop_waiting(rows, untried.unionByName(lost)))
+            if tried is None:
+                return None
+            return waiting_statements(tried.rows, self.derived.answers(), known, tried.table)
+
+        if (stand_on_fallen := fallen(now)) is None:
+            return None
+        still_fall = fallen(drop_waiting(undue_once, stand_on_fallen))
+        joined = drop_waiting(stand_on_fallen, still_fall)
+        return compute_once(joined.selectExpr("statement.message_id AS message_identifier").distinct())
+
     def _facts(self, leftovers: Leftovers) -> Facts | None:
         """Find what the run may apply, or what is wrong with it (see `facts`)."""
         rows = facts(self.schema, {entity: self.news(entity) for entity in self.entities})
         if rows is None or not self.derived.may_wait:
             return None if rows is None else Facts(rows)
+        # They are looked at several times; to read the files of news is less than to hold all of them.
+        joins = self._lookup_tables or leftovers.tried is not None
+        return self._hold(rows, always=bool(joins))
+
+    def _hold(self, rows: DataFrame, *, always: bool = False) -> Facts | None:
+        """Hold facts in this program, if they are few, and by the executors if they must *always* be held."""
         numbered = with_fact_numbers(rows)
         if (table := few_table(numbered)) is not None:
             held = table_frame(self._writes.spark, table, numbered.schema)
         else:
-            # They are looked at several times; to read the files of news is less than to hold all of them.
-            joins = self._lookup_tables or leftovers.tried is not None
-            held = compute_once(numbered) if joins else rows
+            held = compute_once(numbered) if always else rows
         return None if held is None else Facts(held, table)
 
     def _looks_at_news_alone(self) -> bool:
@@ -283,14 +334,18 @@ class Run(State):
         tables = [rows.selectExpr("guid AS makes") for rows in map(self.read, names) if rows is not None]
         return reduce(DataFrame.unionByName, tables) if tables else None
 
-    def _find_leftovers(self) -> Leftovers:
+    def _find_leftovers(self, joined: DataFrame | None = None) -> Leftovers:
+        """Find what earlier runs have left; the *joined* messages (`_find_joined`) are tried as if due."""
         unapplied, waiting = self.unapplied(), self.waiting()
         if unapplied is None or waiting is None:
             return Leftovers(None, None)
         is_tried = is_due(self._now) if self._attempt else "false"
         requires, given_up = int(Status.REQUIRES_REPROCESSING), int(Status.REPROCESS_TIMEOUT)
         is_untried = f"(status = {requires} AND NOT {is_tried}) OR status = {given_up}"
-        untried_messages = compute_once(self.statuses().where(is_untried).select("message_identifier"))
+        not_tried = self.statuses().where(is_untried).select("message_identifier")
+        if joined is not None:
+            not_tried = not_tried.join(joined, "message_identifier", "left_anti")
+        untried_messages = compute_once(not_tried)
         if untried_messages is None:
             return Leftovers(unapplied, None)
         untried = waiting.join(untried_messages, F.expr(_OF_MESSAGE), "left_semi")

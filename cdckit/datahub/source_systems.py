@@ -262,15 +262,29 @@ class Schema:
 
     def deciding_targets(self, entity: str) -> list[str]:
         """The targets that decide about *entity*: where its links lead, what holds or makes it, and so on."""
+        deciding = [entity]
+        for target in deciding:
+            deciding += self._leads[target].difference(deciding)
+        return [target for target in self.targets if target in deciding]
+
+    @cached_property
+    def has_circles(self) -> bool:
+        """Whether entities may need each other, or one itself: what decides about one, it decides about."""
+        try:
+            TopologicalSorter(self._leads).prepare()
+        except CycleError:
+            return True
+        return False
+
+    @cached_property
+    def _leads(self) -> dict[str, set[str]]:
+        """By target those to which its links lead, and those whose records hold or make its entities."""
         leads: dict[str, set[str]] = {name: set() for name in self.targets}
         for place, mapping in self.all_mappings.items():
             leads[mapping.reference] |= {self.key_plan(place, link).entity for link in mapping.links}
-            for below in self.reachable_targets(place):
+            for below in self.reachable_targets(place) - {mapping.reference}:
                 leads[below].add(mapping.reference)
-        deciding = [entity]
-        for target in deciding:
-            deciding += leads[target].difference(deciding)
-        return [target for target in self.targets if target in deciding]
+        return leads
 
     def key_plan(self, place: Place, field: FieldMapping) -> KeyPlan:
         """Plan how the link *field* of the mapping at *place* is looked up."""

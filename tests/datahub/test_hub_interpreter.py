@@ -107,6 +107,34 @@ def test_a_message_is_given_up_when_it_waited_longer_than_the_maximum() -> None:
     assert world.statuses == {"m1": 26}
 
 
+def test_a_circle_over_two_messages_is_tried_when_either_is_due() -> None:
+    """
+    Each is tried at its own times, and alone would never find the other.
+
+    Not so what could be applied by itself: it waits for its time, and what waits for it with it.
+    """
+    world = InterpretedHub(THINGS, first_delay=timedelta(seconds=60))
+
+    def run(seconds: int, name: str | None = None, *others: str | None) -> dict[str, int]:
+        """Things of one message, each with the other that it links to; then the statuses."""
+        data = [{"id": f"{name}{at}", "other_id": other} for at, other in enumerate(others)]
+        if name is not None:
+            world.receive([message(seconds, {"guid": name, "entity": "thing", "data": data})])
+        world.process(NOON + timedelta(seconds=seconds))
+        return world.statuses
+
+    assert run(0, "a", "b0", "nobody") == {"a": 1}
+    assert run(10, "b", "a0") == {"a": 1, "b": 10}
+    assert sorted(row["id"] for row in world.history("thing")) == ["a0", "b0"]
+    assert (world.attempts["a"], world.due["a"]) == (2, NOON + timedelta(seconds=130))
+    # Three in a circle, of which two have come.
+    assert [run(20, "c", "d0")["c"], run(30, "d", "e0")["d"]] == [1, 1]
+    assert run(40, "e", "c0") == {"a": 1, "b": 10, "c": 10, "d": 10, "e": 10}
+    # What stands alone waits for its time, and so does what comes to wait for it.
+    assert [run(50, "f", "g0")["f"], run(55, "g", None)["f"], run(60, "h", "f0")["f"]] == [1, 1, 1]
+    assert run(110)["f"] == 10
+
+
 def test_a_receipt_is_by_arrival_and_not_by_place_in_the_batch() -> None:
     world = InterpretedHub(THINGS)
     early = message(7, {"guid": "m1", "entity": "thing", "data": {"id": "early"}}, NOON)

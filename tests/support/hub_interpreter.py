@@ -1068,16 +1068,20 @@ class InterpretedHub:
         return receipts
 
     def process(self, now: datetime) -> None:
-        """Process all messages again that are new or due; who waits too long is given up."""
+        """
+        Process all messages again that are new or due; who waits too long is given up.
+
+        So is a message of which a unit falls without the tried ones that fall, and stands with them.
+        """
         waited = self.outcome.waiting if self.outcome else set()
-        not_due = {name for name in waited if self.due[name[0]] > now}
-        self.outcome = interpret(
-            self.documents,
-            list(self.stored.values()),
-            given_up=self.given_up | not_due,
-            readers=self.readers,
-            filters=self.filters,
-        )
+        not_due = {name for name in waited if self.due[name[0]] > now} - self.given_up
+        self.outcome = self.interpret_but(not_due)
+        if fallen := not_due and self.outcome.waiting - self.given_up - not_due:
+            stand_on_fallen = self.interpret_but(fallen).waiting & not_due
+            still_fall = self.interpret_but(not_due - stand_on_fallen).waiting
+            joined = {name[0] for name in stand_on_fallen - still_fall}
+            not_due = {name for name in not_due if name[0] not in joined}
+            self.outcome = self.interpret_but(not_due)
         self.statuses = dict(self.outcome.statuses)
         for message in {name[0] for name in self.outcome.waiting} - {name[0] for name in not_due}:
             self.attempts[message] += 1
@@ -1087,6 +1091,16 @@ class InterpretedHub:
             if now - self.since[name[0]] > self.maximum:
                 self.given_up.add(name)
                 self.statuses[name[0]] = REPROCESS_TIMEOUT
+
+    def interpret_but(self, untried: set[Any]) -> Outcome:
+        """What comes of all messages, but that these units wait, and those that were given up."""
+        return interpret(
+            self.documents,
+            list(self.stored.values()),
+            given_up=self.given_up | untried,
+            readers=self.readers,
+            filters=self.filters,
+        )
 
     def reprocess(self, identifiers: Iterable[str], now: datetime) -> None:
         again = set(identifiers)

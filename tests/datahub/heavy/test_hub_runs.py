@@ -4,6 +4,7 @@ Runs of a hub that follow one another, each scenario on a hub of its own.
 In `make test`: tests/datahub/test_hub_story.py::test_what_waits_is_named_with_its_next_attempt,
 tests/datahub/test_hub_story.py::test_a_rebuild_leaves_waiting_what_waits,
 tests/datahub/test_hub_story.py::test_another_schema_reads_all_messages_anew,
+tests/datahub/test_hub_interpreter.py::test_a_circle_over_two_messages_is_tried_when_either_is_due,
 tests/datahub/test_datahub_hub.py::test_what_is_not_due_is_not_tried_though_it_could_be_applied.
 """
 
@@ -325,3 +326,61 @@ def test_what_is_not_due_is_not_tried_and_makes_only_what_it_had_made(
     assert waiting() == {("o9", "product no = 9")}
     assert sorted(row["no"] for row in history(hub, "product")) == ["1", "2"]
     assert sorted(row["o"] for row in history(hub, "order")) == ["1", "2"]
+
+
+class Things:
+    """A hub of things, each of which may link to another one."""
+
+    def __init__(self, spark: SparkSession, folder: Path, *more_fields: Row) -> None:
+        other = {"reference": "other", "type": "link", "linkEntity": "thing", "linkKey": "id"}
+        fields = [{"reference": "id", "key": "id"}, {**other, "sourceLinkKey": "other_id"}, *more_fields]
+        self.hub = Hub(spark, schema(system(thing={"reference": "thing", "fields": fields})), folder)
+
+    def run(self, seconds: int, name: str | None = None, *others: str | None) -> dict[str, int]:
+        """Things of one message, each with the other that it links to; then the statuses."""
+        now = AT + timedelta(seconds=seconds)
+        data = [{"id": f"{name}{at}", "other_id": other} for at, other in enumerate(others)]
+        self.hub.receive([{"guid": name, "entity": "thing", "data": data}] if name else [], received_at=now)
+        self.hub.run(now=now)
+        return {row["message_identifier"]: row["status"] for row in rows_of(self.hub.messages())}
+
+
+@pytest.mark.parametrize("keeps", ["small", "large", "looked up"])
+def test_a_circle_over_two_messages_is_tried_when_either_is_due(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keeps: str
+) -> None:
+    """All of the message that was not due is tried, and what of it waits on is due later."""
+    if keeps != "small":
+        monkeypatch.setattr(cdckit.datahub.runs, "FEW_STATEMENTS", 0)
+    code = {"reference": "code", "key": "code"}
+    things = Things(spark, tmp_path, *([code] if keeps == "looked up" else []))
+    assert things.run(0, "a", "b0", "nobody") == {"a": 1}
+    assert things.run(10, "b", "a0") == {"a": 1, "b": 10}
+    assert sorted(row["id"] for row in history(things.hub, "thing")) == ["a0", "b0"]
+    [waiting] = rows_of(things.hub.waiting())
+    next_attempt = AT + timedelta(seconds=130)
+    assert (waiting["record"], waiting["waiting_for"]) == ("2", "thing id = nobody")
+    assert (waiting["attempts"], waiting["next_attempt_timestamp"]) == (2, next_attempt)
+
+
+def test_a_circle_is_not_tried_with_what_was_given_up_nor_what_stands_alone(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rebuild tries nothing, and leaves all as it is."""
+    monkeypatch.setattr(cdckit.datahub.runs, "FEW_STATEMENTS", 0)
+    things = Things(spark, tmp_path)
+    # Three in a circle, of which two have come.
+    assert [things.run(0, "c", "d0")["c"], things.run(10, "d", "e0")["d"]] == [1, 1]
+    assert things.run(20, "e", "c0") == {"c": 10, "d": 10, "e": 10}
+    # What stands alone waits for its time, and so does what comes to wait for it.
+    found = [things.run(30, "f", "g0")["f"], things.run(35, "g", None)["f"], things.run(40, "h", "f0")["f"]]
+    assert found == [1, 1, 1]
+    kept = history(things.hub, "thing"), rows_of(things.hub.messages().orderBy("message_identifier"))
+    things.hub.rebuild(now=AT + timedelta(seconds=45))
+    assert (
+        history(things.hub, "thing"),
+        rows_of(things.hub.messages().orderBy("message_identifier")),
+    ) == kept
+    assert things.run(100, "i", "j0") == dict.fromkeys("cdefgh", 10) | {"i": 1}
+    assert things.hub.expire(AT + timedelta(hours=1), timedelta(minutes=1)) == 1
+    assert things.run(3600, "j", "i0") == dict.fromkeys("cdefgh", 10) | {"i": 26, "j": 1}
