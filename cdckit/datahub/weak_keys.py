@@ -167,8 +167,9 @@ class KeyWalk:
         holders: the guid of the only one, and whether there are several."""
 
     def refresh(self, message: str, priority: int) -> None:
-        """The end of a list of all entities."""
-        self._refreshes.append((message, priority))
+        """The end of a list of all entities; of one that comes several times, once (`share_rows`)."""
+        if self._refreshes[-1:] != [(message, priority)]:
+            self._refreshes.append((message, priority))
 
     def record(self, record: KeyRecord) -> tuple[str | None, bool]:
         """The guid of the entity that a record means, if it means one, and whether it means several."""

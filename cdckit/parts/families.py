@@ -16,8 +16,8 @@ from cdckit.parts.workers import WorkerPlan
 
 NODE, FAMILY = "node", "family"
 
-SHARES = 1 << 12
-"""Into how many shares rows fall by a number: many more than tasks, which then have about equal work."""
+SHARES, SHARES_EACH = 1 << 12, 1 << 4
+"""Into how many shares rows fall by a number at most, and how many a partition has: tasks have equal work."""
 
 _FAMILIES = T.StructType().add(NODE, T.LongType()).add(FAMILY, T.LongType())
 
@@ -60,7 +60,9 @@ def share_rows(rows: DataFrame, number: Column, *, everywhere: Column) -> DataFr
 
     A partition of several shares has the latter several times.
     """
-    share = F.pmod(number, F.lit(SHARES))
-    shares = F.when(everywhere, F.sequence(F.lit(0).cast("long"), F.lit(SHARES - 1).cast("long")))
-    shared = rows.withColumn("share", F.explode(F.coalesce(shares, F.array(share))))
+    partitions = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions", "200"))
+    shares = min(SHARES, SHARES_EACH * partitions)
+    share = F.pmod(number, F.lit(shares))
+    all_shares = F.when(everywhere, F.sequence(F.lit(0).cast("long"), F.lit(shares - 1).cast("long")))
+    shared = rows.withColumn("share", F.explode(F.coalesce(all_shares, F.array(share))))
     return shared.repartition("share").drop("share")

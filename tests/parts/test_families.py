@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
-from cdckit.parts.families import connect_numbers
+from cdckit.parts.families import SHARES_EACH, connect_numbers, share_rows
 
 
 @pytest.mark.parametrize(
@@ -24,3 +26,14 @@ def test_a_family_has_the_least_number_in_it(edges: list[tuple[int, int]], expec
     batches = [pa.record_batch({"one": [one], "other": [other]}) for one, other in edges]
     [found] = connect_numbers(batches)
     assert dict(zip(*(column.to_pylist() for column in found.columns), strict=True)) == expected
+
+
+def test_what_is_to_be_everywhere_is_written_a_few_times_for_each_partition(spark: SparkSession) -> None:
+    rows = spark.range(100).withColumn("is_everywhere", F.col("id") == 0)
+    shared = share_rows(rows, F.col("id"), everywhere=F.col("is_everywhere"))
+    placed = shared.select("id", F.spark_partition_id().alias("partition")).collect()
+    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or "")
+    assert len(placed) == 99 + SHARES_EACH * partitions
+    everywhere = {row["partition"] for row in placed if row["id"] == 0}
+    assert {row["partition"] for row in placed} == everywhere
+    assert len({(row["id"], row["partition"]) for row in placed if row["id"]}) == 99
