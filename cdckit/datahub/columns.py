@@ -93,7 +93,8 @@ class Columns:
         processed: False where the record that holds it is in error, was dropped, or deletes.
         sound: False where the record itself is in error or was dropped.
         guid: Null where it must be looked up, or cannot be known.
-        claims: By what the entity is found (a weak key), or can be found by links: marked texts.
+        claims: By what links can find the entity other than by its guid: marked texts.  Where several keys
+            find it, an empty list: its fields tell; null where the record has none of its mapping's keys.
         conditions: What must be for the records that hold this one to be applied.
         inner_conditions: What must be for what it holds or makes: the same, and what itself needs beside.
         sought: What links lead to that must exist, by its key: texts for people.
@@ -243,39 +244,26 @@ class Columns:
         present = any_valid(key.values())
         self._note_missing(present, ", ".join(key))
         looked_up = sorted(self._schema.lookup_keys.get(target.entity, ()))
-        claims = _join_lists(
-            None, [self._claim(fields, is_partial=True) for fields in looked_up], self._count
-        )
+        claims = _join_lists(None, list(map(self._claim, looked_up)), self._count)
         if not self._schema.has_computed_guid(self._nodes.place, self._nodes.parent_field):
             return unknown, claims
         is_known = pc.and_(present, self._flags(self._unkeyed))
         return pc.if_else(is_known, known_guids(target.entity, key), None), claims
 
     def _weak_claims(self, keys: Sequence[Mapping[str, pa.Array]]) -> pa.Array:
-        """Every key of which the record carries all fields, by whatever mapping it is one."""
+        """An empty list for each record that has a key of its own mapping: its values say which."""
         complete = reduce(pc.or_, (all_valid(key.values()) for key in keys))
         self._note_missing(complete, " or ".join(", ".join(key) for key in keys))
-        alternatives = self._target.alternatives
-        partial = sorted(self._schema.lookup_keys.get(self._target.entity, set()) - set(alternatives))
-        parts = [
-            *(
-                self._claim(alternative, is_partial=False)
-                for alternative in alternatives
-                if set(alternative) <= set(self.fields)
-            ),
-            *(self._claim(key, is_partial=True) for key in partial),
-        ]
-        # Whom a record means that has no key of its own is not known, whatever else it carries.
         is_known = pc.and_(complete, self._flags(self._unkeyed))
-        return pc.if_else(is_known, _join_lists(None, parts, self._count), None)
+        return pc.if_else(is_known, pa.scalar([], _TEXTS), None)
 
-    def _claim(self, key: Sequence[str], *, is_partial: bool) -> pa.Array:
-        """The marked text of these key fields; null unless all have values, or any if it *is_partial*."""
+    def _claim(self, key: Sequence[str]) -> pa.Array:
+        """The marked text of these key fields; null where none of them has a value."""
         values = {name: self.fields[name].values for name in key if name in self.fields}
         if not values:
             return pa.nulls(self._count, pa.string())
-        there = any_valid(values.values()) if is_partial else all_valid(values.values())
-        return pc.if_else(there, lookup_texts(self._target.entity, key, values), None)
+        texts = lookup_texts(self._target.entity, key, values)
+        return pc.if_else(any_valid(values.values()), texts, None)
 
     def _note(self, at: int, problem: HubFault, text: str) -> None:
         if at not in self._nodes.dropped:

@@ -56,7 +56,8 @@ def walked(program: Program, entity: str) -> Found:
     rows = [
         row
         for row in statements_of(list(messages.values()), schema, entity)
-        if row["operation"] == "refresh" or (row["operation"] in ("upsert", "delete") and row["claims"])
+        if row["operation"] == "refresh"
+        or (row["operation"] in ("upsert", "delete") and row["claims"] is not None)
     ]
     rows.sort(
         key=lambda row: (row["effective_timestamp"], *row["arrival"].values(), -priorities[row["place"]])
