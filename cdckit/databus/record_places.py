@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from cdckit.parts.arrays import Bools
 
-Values = dict[int, set[bytes | None]]
+Values = dict[int, set[bytes | int | None]]
 """By offset the values of the records that stand there."""
 
 
@@ -32,7 +32,7 @@ class RecordPlaces:
 
     def __init__(self, last_offset: int, earlier_values: Callable[[int, int], Values]) -> None:
         self._last_offset, self._earlier_values = last_offset, earlier_values
-        self._offset, self._values = -1, set[bytes | None]()
+        self._offset, self._values = -1, set[bytes | int | None]()
         """What stands in the place of the last record."""
 
     def find_repeats(self, rows: pa.RecordBatch) -> tuple[Bools, Bools]:

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdckit.databus.events import DATA, KINDS, DatabusFault
+from cdckit.databus.events import DATA, END, KINDS, ROLLBACK, DatabusFault
+from cdckit.databus.record_places import RecordPlaces
 from cdckit.databus.window_machine import (
     COMPLETE,
     DAMAGED,
@@ -32,6 +33,9 @@ from cdckit.databus.window_machine import (
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION, Findings, error_columns
 from cdckit.parts.arrays import bools, group_starts, number_texts
 from cdckit.parts.instants import INSTANT
+
+CONTENT = "_content"
+"""A digest of what a record says, which tells it from another one at the same offset."""
 
 PARTITION = ("topic", "partition")
 STREAM = (*PARTITION, "physical_partition")
@@ -129,7 +133,8 @@ class PartitionState(msgspec.Struct):
     last_offset: int = -1
     """That of the last record that came."""
     lost: int = 0
-    """How many records came that do not say their stream: they may have been of one that is to come."""
+    """How many records came, since a window ended, that do not say their stream: they may have been of one
+    that begins before the next end."""
     streams: dict[int, StreamState] = {}
 
 
@@ -140,12 +145,16 @@ class WindowCutter:
     Args:
         state: Where the partition stands; that is kept up.
         covered_before: By stream, and from an SCN on: what the windows covered that passed before.
+        places: Finds the rows that are there twice; without it each is known to be there once.
     """
 
     def __init__(
-        self, state: PartitionState, covered_before: Callable[[int, int], Spans] | None = None
+        self,
+        state: PartitionState,
+        covered_before: Callable[[int, int], Spans] | None = None,
+        places: RecordPlaces | None = None,
     ) -> None:
-        self.state = state
+        self.state, self._places = state, places
         self._machines = {
             number: WindowMachine(stream, covered_before and partial(covered_before, number))
             for number, stream in state.streams.items()
@@ -163,11 +172,12 @@ class WindowCutter:
         """Find the windows of the next rows, the places of data events in these, and what is wrong."""
         windows: list[WindowState] = []
         positions: list[int | None] = []
-        findings: Findings = {}
+        put_aside, findings = self._put_aside(rows)
         for row, (number, kind, scn, source, micros) in enumerate(_events(rows)):
-            if number is None:
-                self._lose_record()
-                windows.append(NO_WINDOW)
+            if number is None or row in put_aside:
+                if row not in put_aside:
+                    self._lose_record()
+                windows.append(put_aside.get(row, NO_WINDOW))
                 positions.append(None)
                 continue
             machine = self._machines.get(number) or self._begin_stream(number)
@@ -177,6 +187,8 @@ class WindowCutter:
             positions.append(window.events if kind == DATA else None)
             if finding is not None:
                 findings[row] = finding
+            if kind in (END, ROLLBACK):
+                self.state.lost = 0
         return [(window, len(list(run))) for window, run in groupby(windows)], positions, findings
 
     def settled(self, *, at_end: bool = False) -> Iterator[tuple[pa.RecordBatch, list[Run]]]:
@@ -187,6 +199,19 @@ class WindowCutter:
     def open_windows(self) -> list[WindowState]:
         """List the windows that have not ended, one for each stream."""
         return [machine.window for machine in self._machines.values()]
+
+    def _put_aside(self, rows: pa.RecordBatch) -> tuple[dict[int, WindowState], Findings]:
+        """Find the rows that are of no stream, whatever they say, and why they are in error, if they are."""
+        put_aside = dict.fromkeys(_true_rows(pc.is_in(rows.column(ERROR_CODE), _NO_EVENTS)), NO_WINDOW)
+        findings: Findings = {}
+        if self._places is not None:
+            offsets = pc.fill_null(rows.column("offset"), -1)
+            placed = pa.record_batch({"offset": offsets, "value": rows.column(CONTENT)})
+            is_repeat, is_misplaced = self._places.find_repeats(placed)
+            put_aside |= dict.fromkeys(np.flatnonzero(is_repeat).tolist(), REPEATED_RECORD)
+            for row in np.flatnonzero(is_misplaced).tolist():
+                put_aside[row], findings[row] = NO_WINDOW, (DatabusFault.PLACE_TAKEN, "")
+        return put_aside, findings
 
     def _begin_stream(self, number: int) -> WindowMachine:
         stream = self.state.streams[number] = StreamState(WindowState(number, lost=self.state.lost))
@@ -212,13 +237,27 @@ def _events(rows: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
     return zip(rows.column(STREAM[2]).to_pylist(), map(_NAMES.__getitem__, codes), *columns, strict=True)
 
 
+def _true_rows(mask: pa.Array) -> list[int]:
+    rows: list[int] = np.flatnonzero(bools(mask)).tolist() if mask.true_count else []
+    return rows
+
+
+_NO_EVENTS = pa.array([DatabusFault.NO_VALUE.value, DatabusFault.PLACE_TAKEN.value])
+"""Errors of records that are missing from no window: tombstones, and what a relay has put aside."""
+REPEATED_RECORD = WindowState(-1, 0, state=REPEATED)
+"""In place of the window of a record that is there once more."""
 _KINDS, _NAMES = pa.array(KINDS), [*KINDS, None]
 
 
+def _new_cutter() -> WindowCutter:
+    """Begin a partition of which nothing came before; a row may be there twice, or in another's place."""
+    return WindowCutter(PartitionState(), places=RecordPlaces(-1, lambda low, high: {}))
+
+
 def cut_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Tell events, sorted by `PARTITION` and offset, their windows; they stay in this order."""
+    """Tell events, sorted by `PARTITION`, offset and `CONTENT`, their windows; they stay in this order."""
     for _, pieces in split_partitions(batches):
-        cutter = WindowCutter(PartitionState())
+        cutter = _new_cutter()
         for piece in pieces:
             cutter.take(piece)
             yield from starmap(with_outcomes, cutter.settled())
@@ -228,7 +267,7 @@ def cut_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def find_windows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """List the windows of events that are sorted so."""
     for partition, pieces in split_partitions(batches):
-        cutter = WindowCutter(PartitionState())
+        cutter = _new_cutter()
         for piece in pieces:
             runs, *_ = cutter.judge(piece)
             _note_offsets(runs, piece.column("offset"))

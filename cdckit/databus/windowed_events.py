@@ -10,8 +10,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.databus.decoding import EVENT_SCHEMA
-from cdckit.databus.events import DATA
+from cdckit.databus.events import DATA, EVENT, DatabusFault
 from cdckit.databus.window_batches import (
+    CONTENT,
     EVENT_WINDOW,
     PARTITION,
     STREAM,
@@ -63,7 +64,8 @@ def with_windows(events: DataFrame) -> DataFrame:
         - `window_state`: what became of it, and so of its events:
           `complete`: it passes, and so does every data event in this state;
           `open`: its end is not there yet;
-          `repeated`: it, or this event of a complete one, was sent again and passed before;
+          `repeated`: it, or this event of a complete one, was sent again and passed before; or, without a
+          window, the record is among *events* once more;
           `rolled back`: a rollback came before its end;
           `damaged`: an event of it is in error, or its SCNs break the rules;
           `waiting`: what came before it, in a window that was rolled back, damaged or waiting, was not sent
@@ -78,7 +80,9 @@ def with_windows(events: DataFrame) -> DataFrame:
 
         An event in error that says its SCN is missing until a window with this SCN passes.  A record so
         broken that it does not say its physical partition has no window; it may have been of any stream of
-        its topic's partition, so it damages the window of each of them that it stands in.
+        its topic's partition, so it damages the window of each of them that it stands in, and the first one
+        of a stream that begins before a window has ended.  A tombstone is no event, and damages none.  A
+        record without an offset, or with that of another one, cannot be put in order (PLACE_TAKEN).
 
     Cost: one shuffle by topic and partition, one sort, and one pass of a few numbers for each event through
     Python in Arrow batches; the rest of the event waits in the JVM.  Each partition of a topic is one task,
@@ -106,10 +110,12 @@ def with_windows(events: DataFrame) -> DataFrame:
     +------+---+------+------------+--------------+
     <BLANKLINE>
     """
-    sorted_events = _sort_events(events.drop(*EVENT_WINDOW.names))
-    windowed = sorted_events.withColumn(_WINDOW, map_columns(_READ, _event_windows, _WINDOW_FIELDS))
+    given_events = events.drop(*EVENT_WINDOW.names)
+    sorted_events = _sort_events(given_events.withColumn(CONTENT, _content(events)))
+    read = (*_READ, CONTENT)
+    windowed = sorted_events.withColumn(_WINDOW, map_columns(read, _event_windows, _WINDOW_FIELDS))
     errors = {name: F.coalesce(name, f"{_WINDOW}.{name}") for name in (ERROR_CODE, ERROR_DESCRIPTION)}
-    columns = (errors.get(name, F.col(quoted(name))).alias(name) for name in sorted_events.columns)
+    columns = (errors.get(name, F.col(quoted(name))).alias(name) for name in given_events.columns)
     return windowed.select(*columns, *(f"{_WINDOW}.{name}" for name in EVENT_WINDOW.names))
 
 
@@ -175,7 +181,8 @@ def windows(events: DataFrame) -> DataFrame:
     +------+-----------+---------+-------+------+
     <BLANKLINE>
     """
-    return WorkerPlan(_sort_events(events.select(*_READ)), find_windows, spark_columns(WINDOW)).rows()
+    read = events.select(*_READ, _content(events).alias(CONTENT))
+    return WorkerPlan(_sort_events(read), find_windows, spark_columns(WINDOW)).rows()
 
 
 @takes()
@@ -227,7 +234,14 @@ def find_frontiers(events: DataFrame) -> DataFrame:
 
 
 def _sort_events(events: DataFrame) -> DataFrame:
-    return events.repartition(*PARTITION).sortWithinPartitions(*PARTITION, "offset")
+    # Of several records in one place, which one counts is told by what they say, not by how they came here.
+    place = ("offset", F.col(ERROR_CODE).eqNullSafe(DatabusFault.PLACE_TAKEN.value), STREAM[2], CONTENT)
+    return events.repartition(*PARTITION).sortWithinPartitions(*PARTITION, *place)
+
+
+def _content(events: DataFrame) -> Column:
+    names = [name for name in (*EVENT.names, ERROR_CODE) if name in events.columns]
+    return F.xxhash64(*names, *(F.col(name).isNull() for name in names))
 
 
 def _event_windows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

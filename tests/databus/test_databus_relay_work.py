@@ -23,7 +23,14 @@ from support.databus_streams import COLUMNS, cut_rows, events_of
 from tools.tiers import examples
 
 ROW = pa.schema([*COLUMNS, ("value", pa.binary()), (RANK, pa.int32())])
-WINDOWED = [*COLUMNS.names, "window", "window_state", "window_start_scn", "window_end_scn", "window_position"]
+WINDOWED = [
+    *COLUMNS.names[:-1],
+    "window",
+    "window_state",
+    "window_start_scn",
+    "window_end_scn",
+    "window_position",
+]
 
 Rows = list[dict[str, Any]]
 

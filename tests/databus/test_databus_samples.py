@@ -13,7 +13,7 @@ import pytest
 
 from cdckit import databus, samples
 from cdckit.databus.events import EVENT, event_columns
-from cdckit.databus.window_batches import cut_batches, find_windows
+from cdckit.databus.window_batches import CONTENT, cut_batches, find_windows
 from support.databus_streams import passed_rows
 from tools.samples import databus as databus_samples
 
@@ -32,7 +32,8 @@ def events() -> pa.RecordBatch:
     records = pq.read_table(SAMPLE / "events.parquet").combine_chunks().to_batches()[0]
     columns = [records.column(name) for name in ("topic", "partition", "offset")]
     columns += event_columns(records.column("value"), sources)
-    return pa.RecordBatch.from_arrays(columns, names=["topic", "partition", "offset", *NAMES])
+    columns.append(records.column("value"))
+    return pa.RecordBatch.from_arrays(columns, names=["topic", "partition", "offset", *NAMES, CONTENT])
 
 
 def test_of_all_that_was_sent_the_changes_that_were_committed_pass_once(events: pa.RecordBatch) -> None:

@@ -8,12 +8,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cdckit.databus.window_batches import CONTENT, cut_batches
 from cdckit.databus.window_machine import WindowMachine
-from support.databus_streams import Interpreter, cut_rows, events_of, passed_rows, windows_of
+from support.databus_streams import COLUMNS, Interpreter, cut_rows, events_of, passed_rows, windows_of
 from tools.tiers import examples
 
 
@@ -29,11 +31,20 @@ def states(text: str) -> str:
 def checked(events: list[dict[str, Any]], sizes: list[int]) -> None:
     """Compare what is cut with the rules, step by step."""
     unreadable = [event["offset"] for event in events if event["physical_partition"] is None]
+    ends = [
+        event["offset"]
+        for event in events
+        if event["kind"] in ("end", "rollback") and not event["error_code"]
+    ]
     windowed = cut_rows(events, sizes=sizes)
     consistent, windows = passed_rows(windowed), windows_of(events, sizes)
     for physical in {event["physical_partition"] for event in events} - {None}:
         stream_events = [event for event in events if event["physical_partition"] == physical]
-        right = Interpreter().run(stream_events, unreadable)
+        first = stream_events[0]["offset"]
+        # Of a window that ended before the stream began no record is missing here.
+        begun_after = max((end for end in ends if end < first), default=-1)
+        lost = [offset for offset in unreadable if offset > begun_after]
+        right = Interpreter().run(stream_events, lost)
         rows = [row for row in windowed if row["physical_partition"] == physical]
         right_states = [right.states[event["offset"]] for event in stream_events]
         assert [row["window_state"] for row in rows] == right_states
@@ -210,6 +221,56 @@ def test_rolled_back_at_every_position_each_event_passes_once(earlier: int) -> N
         assert not [row["error_code"] for row in rows if row["error_code"]]
 
 
+def test_a_record_of_no_stream_damages_no_stream_that_begins_after_the_next_end() -> None:
+    """One unreadable record years ago would stop every new physical partition, for ever."""
+    first_rows = cut_rows(events_of("? a5 .5"))
+    assert [row["window_state"] for row in first_rows] == [None, "damaged", "damaged"]
+    events = events_of("a5 ? .5 a5 .5 a6 .6 a7 .7")
+    for event in events[5:]:
+        event["physical_partition"] = 2
+    rows = cut_rows(events, sizes=[2, 3])
+    assert [row["window_state"] for row in rows] == [
+        "damaged", None, "damaged", *["complete"] * 6
+    ]  # fmt: skip
+    checked(events, [])
+
+
+def test_a_tombstone_is_no_event_and_damages_no_window() -> None:
+    events = events_of("? a5 ? .5")
+    for at in (0, 2):
+        events[at]["error_code"] = "NO_VALUE"
+    rows = cut_rows(events)
+    assert [row["window_state"] for row in rows] == [None, "complete", None, "complete"]
+    assert [(row["state"], row["bad_events"]) for row in windows_of(events)] == [("complete", 0)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 100])
+def test_a_record_that_is_there_twice_counts_once(size: int) -> None:
+    """Two exports that overlap: a5 a5 b5 b5 .5 .5 breaks no rule of windows."""
+    events = [event for event in events_of("a5 b5 ?0 .5 a6") for _ in range(2)]
+    rows = cut_rows(events, sizes=[size] * 10)
+    assert [row["window_state"] for row in rows] == ["damaged", "repeated"] * 2 + [
+        None, "repeated", "damaged", "repeated", "open", "repeated",
+    ]  # fmt: skip
+    assert [row["window"] for row in rows] == [1, None, 1, None, None, None, 1, None, 2, None]
+    assert [row["window_position"] for row in rows[:4]] == [1, None, 2, None]
+    counts = [(row["events"], row["bad_events"]) for row in windows_of(events, sizes=[size] * 10)]
+    assert counts == [(2, 1), (1, 0)]
+    whole = [event for event in events_of("a5 b5 .5") for _ in range(2)]
+    assert [row["offset"] for row in passed_rows(cut_rows(whole))] == [0, 1]
+
+
+def test_of_two_records_at_one_offset_one_counts_and_the_other_is_in_error() -> None:
+    """Nor can a record be put in order that has no offset."""
+    events = events_of("a5 b5 .5")
+    other, nowhere = {**events[1], CONTENT: "other"}, {**events[1], "offset": None, "topic": "u"}
+    rows = cut_rows([*events[:2], other, events[2]])
+    assert [row["window_state"] for row in rows] == ["complete", "complete", None, "complete"]
+    assert [row["error_code"] for row in rows] == [None, None, "PLACE_TAKEN", None]
+    [row] = next(iter(cut_batches([pa.RecordBatch.from_pylist([nowhere], COLUMNS)]))).to_pylist()
+    assert (row["window"], row["error_code"]) == (None, "PLACE_TAKEN")
+
+
 def test_windows_are_numbered_and_say_what_they_hold() -> None:
     windows = windows_of(events_of("a5 b5 .5 <5 a6 a7 .8 .9 a10"), [3, 1, 1])
     names = ("window", "state", "start_scn", "end_scn", "events", "first_offset", "last_offset", "error_code")
@@ -240,6 +301,9 @@ def test_a_window_becomes_true_at_its_end_but_never_before_an_earlier_one() -> N
 def test_streams_do_not_touch_each_other() -> None:
     """The same SCNs in two topics and two physical partitions, in one batch."""
     streams = [events_of("a5 .5 a6", topic=topic, physical=part) for topic in "tu" for part in (1, 2)]
+    for number, stream in enumerate(streams):
+        for event in stream:
+            event["offset"] += 3 * number
     windows = windows_of([event for stream in streams for event in stream])
     assert sorted((row["topic"], row["physical_partition"], row["state"]) for row in windows) == [
         (topic, part, state) for topic in "tu" for part in (1, 2) for state in ("complete", "open")

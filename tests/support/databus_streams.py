@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from cdckit import databus
-from cdckit.databus.window_batches import cut_batches, find_windows
+from cdckit.databus.window_batches import CONTENT, cut_batches, find_windows
 
 COLUMNS = pa.schema(
     [
@@ -25,6 +25,7 @@ COLUMNS = pa.schema(
         ("event_timestamp", pa.timestamp("us", "UTC")),
         ("error_code", pa.string()),
         ("error_description", pa.string()),
+        (CONTENT, pa.string()),
     ]
 )
 
@@ -52,6 +53,7 @@ def events_of(text: str, *, physical: int | None = 1, topic: str = "t") -> list[
                 "event_timestamp": None if sign == "?" else scn * 1_000_000 + offset,
                 "error_code": "WRONG" if sign in "?!x" else None,
                 "error_description": "It is." if sign in "?!x" else None,
+                CONTENT: word,
             }
         )
     return found
