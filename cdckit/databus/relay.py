@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import reduce
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.databus.event_stream import EVENTS, RelayStream
@@ -48,11 +48,12 @@ class Relay(Shell):
     again, in the same batch or in a later one.  All ledgers move on in one commit, so whoever reads several
     of them at one commit (`ledgers`) sees them at the end of one window.
 
-    The events of a window that is open wait until its end comes, from the time of their records on: `waiting`
-    shows them with `kind`, `source`, `scn`, `window` and `window_start_scn`.  Given up, they are rejects
-    (WINDOW_OPEN).  An event in error damages its window.  What comes behind it waits, until the source sends
-    that window again, and all that waited: `streams` shows from which SCN on.  So rejects heal from there, or
-    by `rebuild` with the source or the schema that was lacking, or with the source among *skip_sources*.
+    The data events of a window that is open wait until its end comes, from the time of their records on:
+    `waiting` shows them with `kind`, `source`, `scn`, `window` and `window_start_scn`.  Given up, they are
+    rejects (WINDOW_OPEN).  An event in error damages its window.  What comes behind it waits, until the
+    source sends that window again, and all that waited: `streams` shows from which SCN on.  So rejects heal
+    from there, or by `rebuild` with the source or the schema that was lacking, or with the source among
+    *skip_sources*.
     Events of complete windows that do not say their key are rejects, too (KEY_MISSING), such as a delete
     without a value of a source whose key has several fields: its row lives on until its key is said.
 
@@ -67,10 +68,12 @@ class Relay(Shell):
     Args:
         spark, location, storage_options: As for `Shell`.
         sources: What the srcIds of events stand for (see `decode`).  More of them, and newer schemas, may be
-            given when the relay is opened again.
+            given when the relay is opened again; without one that was given before, `receive`, `erase` and
+            `rejects` raise, since events of it are kept.
         keys: By the name of a source, the fields of its key: of these sources a ledger is kept.  `receive`
             takes no others than before; `rebuild` makes the ledgers anew by these.
-        skip_sources: The srcIds of sources that nobody needs here: their events are not kept.
+        skip_sources: The srcIds of sources that nobody needs here: their events are not kept, so none of
+            them can be wanted later.
 
     Raises:
         InvalidArgument: An argument is not of its form.
@@ -151,6 +154,7 @@ class Relay(Shell):
     def _rebuild(self, tables: Transaction) -> WorkResult | None:
         if not tables.has(EVENTS):
             return None
+        self._settings.require_skipped(tables)
         Intake(tables, self._settings).rebuild()
         self._settings.note(tables)
         return WorkResult()
@@ -159,13 +163,15 @@ class Relay(Shell):
         waiting = read_some(tables, WAITING)
         if waiting is None:
             return 0
-        rows, count = give_up_overdue(waiting, F.col("timestamp"), now, wait)
+        events, others = waiting.where(_waits()), waiting.where(~_waits())
+        overdue, count = give_up_overdue(events, F.col("timestamp"), now, wait)
         if count:
+            rows = overdue.unionByName(others)
             tables.replace(WAITING, rows.repartition(*STREAM).sortWithinPartitions(*STREAM, "offset"))
         return count
 
     def _waiting(self, tables: Snapshot) -> DataFrame:
-        waiting = read_waiting(tables).where(F.col(GIVEN_UP).isNull() & F.col(ERROR_CODE).isNull())
+        waiting = read_waiting(tables).where(F.col(GIVEN_UP).isNull() & _waits())
         return waiting.select(
             *RECORD_COLUMNS,
             *("kind", "source", "scn", "window", "window_start_scn"),
@@ -174,8 +180,9 @@ class Relay(Shell):
         )
 
     def _rejects(self, tables: Snapshot) -> DataFrame:
+        self._settings.require_sources(tables)
         waiting = read_rows(tables, WAITING, WAITING_SCHEMA)
-        overdue = F.col(GIVEN_UP).isNotNull() & F.col(ERROR_CODE).isNull()
+        overdue = F.col(GIVEN_UP).isNotNull() & _waits()
         fault = DatabusFault.WINDOW_OPEN
         error = {ERROR_CODE: fault.value, ERROR_DESCRIPTION: fault.sentence}
         given_up = {name: F.when(overdue, text).otherwise(F.col(name)) for name, text in error.items()}
@@ -190,6 +197,7 @@ class Relay(Shell):
         return reduce(DataFrame.unionByName, bad)
 
     def _places(self, tables: Transaction, kind: Kind, entities: DataFrame) -> DataFrame:
+        self._settings.require_sources(tables)
         return event_places(tables, self._settings.named[kind.name], kind, entities)
 
     def _forget(self, tables: Transaction, places: DataFrame) -> list[ErasedPart]:
@@ -261,3 +269,8 @@ class Relay(Shell):
         """
         where = dict(zip(STREAM, (topic, partition, physical_partition), strict=True))
         return RelayStream(self.store, sources, where, buffered=buffered)
+
+
+def _waits() -> Column:
+    """Tell whether a row of an open window is an event that can be lost: a checkpoint changes nothing."""
+    return F.col("kind").eqNullSafe(DATA) & F.col(ERROR_CODE).isNull()

@@ -16,16 +16,20 @@ from pyspark.sql import types as T
 
 from cdckit.databus.decoding import EVENT_SCHEMA
 from cdckit.databus.event_stream import EVENTS
-from cdckit.databus.sources import Source
+from cdckit.databus.row_changes import row_fields
+from cdckit.databus.sources import Source, schema_id
 from cdckit.databus.window_batches import COVERED, EVENT_WINDOW, STREAM, PartitionState
+from cdckit.errors import InvalidArgument, WrongColumnType
+from cdckit.ledger.columns import log_fields
 from cdckit.ledger.kind import Kind
-from cdckit.parts.arrow_types import spark_columns
+from cdckit.ledger.log_rows import require_keys_keep_their_texts
+from cdckit.parts.arrow_types import spark_columns, spark_type
 from cdckit.parts.instants import EPOCH
 from cdckit.parts.workers import local_frame
 from cdckit.shell.settings import Settings
 from cdckit.shell.waiting import GIVEN_UP, WAITING
 from cdckit.store import Transaction
-from cdckit.store.store import Tables, read_note, read_rows
+from cdckit.store.store import Tables, read_note, read_rows, write_note
 
 STREAMS, TAKEN = "streams", "taken"
 
@@ -59,10 +63,71 @@ class RelaySettings(Settings):
     keys: Mapping[str, tuple[str, ...]]
     skipped: frozenset[int]
     note_key = "cdckit.databus"
+    sources_note = "cdckit.databus.sources"
 
     @property
     def noted(self) -> dict[str, Any]:
         return {"keys": {name: list(fields) for name, fields in self.keys.items()}}
+
+    def note(self, tables: Transaction) -> None:
+        """Let the store know it, and by which sources and schemas its events are read."""
+        super().note(tables)
+        sources = {
+            source.id: [source.name, {number: schema_id(text) for number, text in source.texts.items()}]
+            for source in self.sources.values()
+        }
+        write_note(tables, self.sources_note, {"sources": sources, "skipped": sorted(self.skipped)})
+
+    def require_same(self, tables: Transaction) -> None:
+        """Raise where the tables were made by others; there may be more sources, and newer schemas."""
+        super().require_same(tables)
+        self.require_skipped(tables)
+        self.require_sources(tables)
+        self._require_key_types(tables)
+
+    def require_skipped(self, tables: Tables) -> None:
+        """Raise where a source is wanted that was skipped: what it sends again would count as repeated."""
+        note = read_note(tables, self.sources_note, {"skipped": []})
+        if lacking := sorted({*note["skipped"]} - self.skipped):
+            needed = f"the sources that were skipped before, also {lacking}: their events were not kept"
+            remedy = "Begin a relay in another location, with all records from the first one on."
+            raise InvalidArgument(None, "skip_sources", needed, sorted(self.skipped), remedy=remedy)
+
+    def require_sources(self, tables: Tables) -> None:
+        """Raise where a source or a schema is not given by which events were read that are kept."""
+        lacking = []
+        noted_sources = read_note(tables, self.sources_note, {"sources": {}})["sources"]
+        for number, (name, schemas) in noted_sources.items():
+            source = self.sources.get(int(number))
+            if int(number) in self.skipped:
+                continue
+            if source is None or source.name != name:
+                lacking.append(f"the source {number}, {name!r}")
+                continue
+            given = {key: schema_id(text) for key, text in source.texts.items()}
+            lacking += [
+                f"the schema {key!r} of {name!r}" for key in schemas if given.get(key) != schemas[key]
+            ]
+        if lacking:
+            needed = f"those by which the events were read before, also {', '.join(lacking)}"
+            found = {source.name: list(source.texts) for source in self.sources.values()}
+            raise InvalidArgument(None, "sources", f"{needed}; `rebuild` goes by new ones", found)
+
+    def _require_key_types(self, tables: Transaction) -> None:
+        """Raise where newer schemas give a key another text than its ledger has."""
+        for name, kind in self.kinds.items():
+            if not tables.has(kind.changes):
+                continue
+            fields = (
+                T.StructField(field.name, spark_type(field.type)) for field in row_fields(self.named[name])
+            )
+            try:
+                before = log_fields(tables.schema(kind.changes))
+                require_keys_keep_their_texts(before, T.StructType(list(fields)), kind)
+            except WrongColumnType as error:
+                remedy = "`rebuild` makes the ledgers anew with the type that holds the keys of all schemas."
+                facts = (error.function, error.column, error.needed, error.found)
+                raise WrongColumnType(*facts, remedy) from None
 
     @cached_property
     def named(self) -> Mapping[str, Source]:

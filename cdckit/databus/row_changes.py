@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial, reduce
 from operator import or_
+from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ from cdckit.databus.events import DELETE as DELETED
 from cdckit.databus.sources import Source
 from cdckit.databus.window_batches import STREAM
 from cdckit.databus.windowed_events import has_passed, with_windows
+from cdckit.errors import InvalidArgument
 from cdckit.model.changes import DELETE, UPSERT, sortable_number
 from cdckit.model.faults import BYTES, ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.model.rejected_records import ChangeFault, door_reject
@@ -44,7 +46,8 @@ def rows(events: DataFrame, source: Source) -> DataFrame:
     Args:
         events: What `decode` or `consistent_events` returned; what is of other sources, or no data, or in
             error, is passed over.
-        source: The source, as `decode` was given it.
+        source: The source, as `decode` was given it.  An event whose schema it lacks stops the job that
+            reads the rows (a PythonException that names the schema).
 
     Returns:
         One row per event, in no order: the columns of *events* but for the bytes (`payload`; `key`, `value`,
@@ -109,14 +112,25 @@ def _decode_values(
         ids = batch.column("schema_id")
         for number in pc.unique(ids):
             schema_rows = batch.filter(pc.equal(ids, number) if number.is_valid else ids.is_null())
+            payloads, known_text = schema_rows.column("payload"), schemas.get(number.as_py())
+            if known_text is None and payloads.null_count < len(payloads):
+                _refuse_schema(number.as_py(), schemas)
             # A delete without a value may say any schema, or none.
-            text = schemas.get(number.as_py()) or next(reversed(schemas.values()))
+            text = known_text or next(reversed(schemas.values()))
             start = 0
-            for decoded in avro.decode_parts(schema_rows.column("payload"), avro.parse_schema(text)):
+            for decoded in avro.decode_parts(payloads, avro.parse_schema(text)):
+                part_payloads = payloads.slice(start, len(decoded.errors))
+                if pc.and_(decoded.errors.is_valid(), part_payloads.is_valid()).true_count:
+                    _refuse_schema(number.as_py(), schemas)
                 part = schema_rows.slice(start, len(decoded.errors)).drop_columns(["payload"])
                 start += len(decoded.errors)
                 columns = [*part.columns, *_row(decoded.values, fields)]
                 yield pa.RecordBatch.from_arrays(columns, names=[*part.schema.names, "data", "sent"])
+
+
+def _refuse_schema(number: str | None, schemas: Iterable[str]) -> NoReturn:
+    needed = f"given with the schemas by which `decode` read its events, also {number!r}"
+    raise InvalidArgument("rows", "source", needed, list(schemas))
 
 
 def _row(values: pa.Array, fields: pa.StructType) -> tuple[pa.Array, pa.Array]:
@@ -148,7 +162,8 @@ def changes(
         events: What `decode` returned, all of it; or `with_windows` of that, which several sources can share.
         databus_source: The source of the events that are meant, as `decode` was given it.
         keys: The fields of its schema that are the key.  Where there is one alone, a delete that does not
-            say it in its value has it from the key of its event.
+            say it in its value has it from the key of its event: for an Avro date a number counts days, and
+            for a timestamp a number is no key (KEY_MISSING), since nothing says its unit.
         source: The name of the source in the changes; without it, the name of the Databus source.
 
     Returns:
@@ -225,7 +240,15 @@ def _data_with_key(rows: DataFrame, keys: Sequence[str]) -> Column:
     if len(keys) > 1:
         return data
     assert isinstance(row, T.StructType)
-    key = F.coalesce(F.col("string_key"), F.col("long_key").cast("string")).try_cast(row[keys[0]].dataType)
+    kind, number = row[keys[0]].dataType, F.col("long_key")
+    if isinstance(kind, T.DateType):
+        number_key = F.date_from_unix_date(number.try_cast("int"))
+    elif isinstance(kind, T.TimestampType | T.TimestampNTZType):
+        # Nothing says whether it counts milliseconds or microseconds.
+        number_key = F.lit(None).cast(kind)
+    else:
+        number_key = number.cast("string").try_cast(kind)
+    key = F.coalesce(F.col("string_key").try_cast(kind), number_key)
     values = {field.name: data.getField(field.name) for field in row}
     values[keys[0]] = F.coalesce(values[keys[0]], key)
     keyed = F.struct(*(value.alias(name) for name, value in values.items()))

@@ -5,15 +5,17 @@ from __future__ import annotations
 import base64
 import io
 import json
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import fastavro
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import databus, merge, rejects
+from cdckit.databus.row_changes import _decode_values, row_fields
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import RECORD_SCHEMA
 from cdckit.model.rejected_records import drop_rejects
@@ -174,3 +176,35 @@ def test_a_stream_is_refused_where_the_end_of_a_window_must_be_known(spark: Spar
     assert events.isStreaming
     with pytest.raises(InvalidArgument, match="foreachBatch"):
         databus.windows(events)
+
+
+def test_a_value_is_read_by_its_own_schema_or_not_at_all() -> None:
+    """Only a delete without a value may say a schema that the source has not."""
+    fields, first = row_fields(A), next(iter(A.texts))
+    payload = b"\x02\x04"
+    for number, text in (("other", FIRST), (first, SECOND)):
+        batch = pa.record_batch({"schema_id": [number], "payload": pa.array([payload], pa.binary())})
+        with pytest.raises(InvalidArgument, match=f"`decode` read its events, also '{number}'"):
+            list(_decode_values([batch], schemas={first: json.dumps(text)}, fields=fields))
+    batch = pa.record_batch({"schema_id": ["other"], "payload": pa.array([None], pa.binary())})
+    [row] = list(_decode_values([batch], schemas=A.texts, fields=fields))
+    assert row.column("data").to_pylist() == [None]
+
+
+def test_a_delete_that_says_its_date_by_a_number_says_the_day(spark: SparkSession) -> None:
+    """Day 19000 is 2022-01-08, not the year 19000; a number says no timestamp, since its unit is not said."""
+    types = {"day": {"type": "int", "logicalType": "date"}}
+    types["at"] = {"type": "long", "logicalType": "timestamp-micros"}
+    fields = [{"name": name, "type": ["null", kind]} for name, kind in types.items()]
+    source = databus.Source(1, "s", [json.dumps({"type": "record", "name": "S", "fields": fields})])
+    event = {"sequence": 1, "physicalPartitionId": 1, "timestampInNanos": 1}
+    deleted = {**event, "opcode": "DELETE", "key": 19000, "srcId": 1}
+    rows = [
+        (None, json.dumps(sent).encode(), "t", 0, at, datetime(2024, 1, 1, tzinfo=UTC), 0, None)
+        for at, sent in enumerate([deleted, {**event, "srcId": -2}])
+    ]
+    decoded = databus.decode(spark.createDataFrame(rows, RECORD_SCHEMA), [source])
+    [day] = databus.changes(decoded, source, keys=["day"]).collect()
+    assert (day["operation"], day["data"]["day"]) == ("delete", date(2022, 1, 8))
+    [at] = databus.changes(decoded, source, keys=["at"]).select("reject.error_code").collect()
+    assert at["error_code"] == "KEY_MISSING"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,10 @@ from pyspark.sql import SparkSession
 
 from cdckit import databus
 from cdckit.databus import Relay
-from cdckit.errors import InvalidArgument
+from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.model.records import RECORD_SCHEMA
 from support.databus_streams import record_of
-from support.relays import KEYS, SOURCES, frame, relay_of, sent_of, sums
+from support.relays import FIELDS, KEYS, NOON, SCHEMA, SOURCES, frame, relay_of, sent_of, sums
 
 
 def test_a_record_in_the_place_of_another_is_a_reject_and_one_behind_others_finds_its_place(
@@ -134,3 +135,75 @@ def test_sources_that_nobody_needs_are_left_out_and_damage_no_window(spark: Spar
     for skipped, states in (((), ["damaged"]), ((SOURCES["b"].id,), ["complete"])):
         events = databus.decode(records, [SOURCES["a"]], skip_sources=skipped)
         assert [window["state"] for window in databus.windows(events).collect()] == states
+
+
+def test_events_are_never_read_by_fewer_sources_or_schemas_than_before(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Fields in another order would give other values; a source under another number would have none."""
+    newer = json.dumps({"type": "record", "name": "R", "fields": FIELDS[::-1]})
+    a, b = SOURCES["a"], SOURCES["b"]
+    relay_of(spark, tmp_path, sent_of("a1:1=-10 b1:1=10 .1 a2:1=-15"))
+    ended = frame(spark, sent_of("b2:1=15 .2", 4))
+    [first_id] = a.texts
+    for sources, lacking in (
+        ([databus.Source(a.id, "a", [newer]), b], f"also the schema '{first_id}' of 'a'"),
+        ([databus.Source(a.id, "a", {first_id: newer}), b], f"also the schema '{first_id}' of 'a'"),
+        ([databus.Source(3, "a", [SCHEMA]), b], "also the source 97, 'a'"),
+    ):
+        relay = Relay(spark, tmp_path, sources, keys=KEYS)
+        with pytest.raises(InvalidArgument) as refusal:
+            relay.receive(ended)
+        assert lacking in str(refusal.value)
+        assert "`rebuild` goes by new ones" in str(refusal.value)
+        with pytest.raises(InvalidArgument, match="by which the events were read before"):
+            relay.rejects()
+        with pytest.raises(InvalidArgument, match="by which the events were read before"):
+            relay.erase("a", keys=[{"id": 1}], by="dana", reason="a letter")
+    relay = Relay(spark, tmp_path, [databus.Source(a.id, "a", [SCHEMA, newer]), b], keys=KEYS)
+    relay.receive(ended)
+    assert sums(relay) == [0, 0]
+
+
+def test_a_source_that_was_skipped_is_not_wanted_later(spark: SparkSession, tmp_path: Path) -> None:
+    """Its event of SCN 1 is not kept; sent again at a new offset it would count as repeated, and be lost."""
+    a, b = SOURCES["a"], SOURCES["b"]
+    sent = sent_of("a1:1=-10 b1:1=10 .1 a1:1=-10 b1:1=10 .1")
+    relay = Relay(spark, tmp_path, [a, b], keys={"a": ["id"]}, skip_sources=[b.id])
+    relay.receive(frame(spark, sent[:3]))
+    wanted = Relay(spark, tmp_path, [a, b], keys={"a": ["id"]})
+    with pytest.raises(
+        InvalidArgument, match=r"also \[98\]: their events were not kept; .* another location"
+    ):
+        wanted.receive(frame(spark, sent))
+    with pytest.raises(InvalidArgument, match="Begin a relay in another location"):
+        wanted.rebuild()
+    assert relay.receive(frame(spark, sent)).records == 3 - 1
+
+
+def test_a_checkpoint_waits_for_nothing_and_is_no_reject(spark: SparkSession, tmp_path: Path) -> None:
+    checkpoint = {"sequence": 1, "physicalPartitionId": 1, "timestampInNanos": 1, "srcId": -3}
+    relay = relay_of(spark, tmp_path, [*sent_of("a1:1=-10 .1"), (json.dumps(checkpoint).encode(), 0, 2)])
+    assert relay.waiting().isEmpty()
+    assert relay.expire(now=NOON + timedelta(days=1)) == 0
+    relay.receive(frame(spark, sent_of("a2:1=-15", 3)))
+    assert [row["offset"] for row in relay.waiting().collect()] == [3]
+    assert relay.expire(now=NOON + timedelta(days=1)) == 1
+    assert [(row["offset"], row["error_code"]) for row in relay.rejects().collect()] == [(3, "WINDOW_OPEN")]
+    assert [row["kind"] for row in relay.events().where("offset = 2").collect()] == ["checkpoint"]
+
+
+def test_a_key_whose_type_becomes_text_is_refused_until_the_ledger_is_rebuilt(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    newer = json.dumps(
+        {"type": "record", "name": "R", "fields": [{"name": "id", "type": "string"}, FIELDS[1]]}
+    )
+    sent = sent_of("a1:1=-10 .1 b1:1=10 .1")
+    relay = relay_of(spark, tmp_path, sent[:2])
+    sources = [databus.Source(97, "a", [SCHEMA, newer]), SOURCES["b"]]
+    relay = Relay(spark, tmp_path, sources, keys=KEYS)
+    with pytest.raises(WrongColumnType, match=r"data.id as a number as before .*; it is string. `rebuild`"):
+        relay.receive(frame(spark, sent[2:]))
+    relay.rebuild()
+    assert [row["id"] for row in relay.ledgers()["a"].history().collect()] == ["1"]
