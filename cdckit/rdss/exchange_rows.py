@@ -39,7 +39,6 @@ class Names:
     """
 
     def __init__(self, secret: str) -> None:
-        self.secret = secret
         self._key = bytes.fromhex(secret)
 
     def of(self, name: str) -> str:
