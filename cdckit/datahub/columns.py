@@ -50,11 +50,6 @@ def any_valid(values: Iterable[pa.Array]) -> pa.Array:
     return reduce(pc.or_, map(pc.is_valid, values))
 
 
-def all_valid(values: Iterable[pa.Array]) -> pa.Array:
-    """Tell where all of these columns have a value."""
-    return reduce(pc.and_, map(pc.is_valid, values))
-
-
 _TEXTS = pa.list_(pa.string())
 
 
@@ -252,7 +247,7 @@ class Columns:
 
     def _weak_claims(self, keys: Sequence[Mapping[str, pa.Array]]) -> pa.Array:
         """An empty list for each record that has a key of its own mapping: its values say which."""
-        complete = reduce(pc.or_, (all_valid(key.values()) for key in keys))
+        complete = reduce(pc.or_, (reduce(pc.and_, map(pc.is_valid, key.values())) for key in keys))
         self._note_missing(complete, " or ".join(", ".join(key) for key in keys))
         is_known = pc.and_(complete, self._flags(self._unkeyed))
         return pc.if_else(is_known, pa.scalar([], _TEXTS), None)

@@ -76,13 +76,11 @@ def mask_records(data: str, paths: Iterable[tuple[str, Inside]]) -> str:
                 break  # It goes with the record that holds it.
         else:
             below[steps[-1]] = json.dumps({MARK: inside})
-    if data.lstrip()[:1] == "{":
-        return _mask(data, tree[1]) if set(tree) == {1} else _nothing_there(tree)
-    return _mask(data, tree)
-
-
-def _nothing_there(tree: Tree) -> str:
-    raise ValueError(f"there is nothing at {', '.join(map(str, tree))}")
+    if data.lstrip()[:1] != "{":
+        return _mask(data, tree)
+    if set(tree) != {1}:
+        raise ValueError(f"there is nothing at {', '.join(map(str, tree))}")
+    return _mask(data, tree[1])
 
 
 def _mask(text: str, tree: Tree | str) -> str:

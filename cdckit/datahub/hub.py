@@ -295,9 +295,8 @@ class Hub(Shell):
 
         Cost: where every link leads to a whole key, what came and what is due is looked at; what their links
         lead to is sought among the guids of the histories, and their entities among all statements: a pass
-        over each.  Where keys or links must be looked up, all statements are looked at again.  If something
-        comes to wait, and links can lead in a circle, the messages that wait are read once more: a pass over
-        the statements.
+        over each.  Where keys or links must be looked up, all statements are looked at again.  Where links
+        can lead in a circle and something comes to wait, another pass over the statements of their targets.
         """
         self._run_alone(now, partial(self._apply, chosen=DUE))
 

@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 from cdckit.datahub.erased_records import mask_records
 from cdckit.datahub.messages import IS_STORED
-from cdckit.datahub.readers import Message, ReaderSettings, counts_inside
+from cdckit.datahub.readers import MESSAGE_VALUES, Message, ReaderSettings, counts_inside
 from cdckit.datahub.runs import Run
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.state import EXPORTED, HISTORY, MESSAGES, STATEMENTS, UNAPPLIED, State, table_name
@@ -195,7 +195,7 @@ def _mask_messages(run: Run, tables: Transaction, records: DataFrame) -> DataFra
     named = records.groupBy(F.col("message_id").alias("message_identifier"))
     cuts = named.agg(F.collect_list("record").alias(_CUTS))
     stored = tables.read(MESSAGES).where(IS_STORED)
-    given = stored.join(cuts, "message_identifier", "inner").select(*_READ, _CUTS)
+    given = stored.join(cuts, "message_identifier", "inner").select(*MESSAGE_VALUES, _CUTS)
     return tables.scratch(WorkerPlan(given, partial(_mask_batches, work=run.work), _MASKED).rows())
 
 
@@ -219,13 +219,10 @@ _MASKED = T.StructType(
 )
 
 
-_READ = ("message_identifier", "source_system", "source_entity", "options", "data", "refresh")
-
-
 def _mask_batches(batches: Iterable[pa.RecordBatch], work: ReaderSettings) -> Iterator[pa.RecordBatch]:
     types = arrow_schema(_MASKED)
     for batch in batches:
-        values = (batch.column(name).to_pylist() for name in (*_READ, _CUTS))
+        values = (batch.column(name).to_pylist() for name in (*MESSAGE_VALUES, _CUTS))
         data = [mask_data(work, Message(0, *parts), paths) for *parts, paths in zip(*values, strict=True)]
         columns = [batch.column("message_identifier"), pa.array(data, pa.string())]
         yield pa.RecordBatch.from_arrays(columns, names=types.names)

@@ -228,6 +228,10 @@ class Message(NamedTuple):
     refresh: bool | None = False
 
 
+MESSAGE_VALUES = ("message_identifier", "source_system", "source_entity", "options", "data", "refresh")
+"""The columns of the message store that a `Message` has behind its row."""
+
+
 class ReadFault(NamedTuple):
     """Why a record, or the data of a message, is not applied."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from operator import call
@@ -30,7 +30,14 @@ from cdckit.datahub.state import (
     table_name,
 )
 from cdckit.datahub.statements import statement_schema
-from cdckit.datahub.waiting import drop_waiting, facts, waiting_statements, with_fact_numbers
+from cdckit.datahub.waiting import (
+    drop_waiting,
+    facts,
+    find_joined,
+    waiting_statements,
+    with_answers,
+    with_fact_numbers,
+)
 from cdckit.parts.workers import compute_once, few_table, local_frame, run_together, table_frame
 from cdckit.shell.shell import MANY_FILES
 from cdckit.store import Transaction
@@ -246,58 +253,59 @@ class Run(State):
         self, stated: Facts | None, now: DataFrame | None, leftovers: Leftovers
     ) -> DataFrame | None:
         """
-        Find the messages (`message_identifier`) that are not due, but stand only with what is tried; or None.
+        Find the messages (`message_identifier`) that are not due, and are tried all the same; None for none.
 
-        A statement of theirs would fall without what is tried and falls *now*, and stands with it: they wait
-        for each other, and tried by turns they would wait until they are given up.
+        They wait for what falls *now*, and that for them: tried by turns, they would be given up.
         """
-        if stated is None or now is None or leftovers.untried is None or not self._attempt:
+        circular = self.schema.circular
+        if stated is None or now is None or leftovers.untried is None or not (circular and self._attempt):
             return None
+        in_circle = F.col("statement.entity").isin(*circular)
         given_up = self.statuses().where(f"status = {int(Status.REPROCESS_TIMEOUT)}")
-        lost, undue = (
-            leftovers.untried.join(given_up, F.expr(_OF_MESSAGE), how) for how in ("left_semi", "left_anti")
-        )
-        if not self.schema.has_circles or (undue_once := compute_once(undue)) is None:
+        untried = leftovers.untried.where(in_circle)
+        undue = compute_once(untried.join(given_up, F.expr(_OF_MESSAGE), "left_anti"))
+        if undue is None or (fallen := compute_once(now.where(in_circle))) is None:
             return None
-        rows, known = stated.rows.drop("fact_number"), None
-        if self._news is not None:
-            ids = undue_once.select("statement.message_id").distinct()
-            earlier = ((entity, self._earlier_statements(entity)) for entity in self.entities)
-            more = {
-                entity: old.join(ids, "message_id", "left_semi") for entity, old in earlier if old is not None
-            }
-            of_undue = facts(self.schema, more)
-            assert of_undue is not None
-            rows, known = rows.unionByName(of_undue), self._known_entities()
+        known, earlier, applied = None, stated.rows, drop_waiting(stated.rows, now)
+        if self._news is None:
+            applied = drop_waiting(applied, leftovers.untried)
+        else:
+            known, earlier = self._known_entities(), self._earlier_facts(undue, circular)
+        waiting = [
+            with_answers(rows.join(some, "statement", "left_semi"), self.derived.answers(), by="statement")
+            .select("statement", "makes", "needs", F.lit(is_tried).alias("is_tried"))
+            .where("makes IS NOT NULL")
+            for rows, some, is_tried in ((stated.rows, fallen, True), (earlier, undue, False))
+        ]
+        makes = applied.select("makes")
+        there = makes if known is None else makes.unionByName(known)
+        return compute_once(find_joined(waiting[0].unionByName(waiting[1]), there))
 
-        def fallen(untried: DataFrame) -> DataFrame | None:
-            tried = self._hold(drop_waiting(rows, untried.unionByName(lost)))
-            if tried is None:
-                return None
-            return waiting_statements(tried.rows, self.derived.answers(), known, tried.table)
-
-        if (stand_on_fallen := fallen(now)) is None:
-            return None
-        still_fall = fallen(drop_waiting(undue_once, stand_on_fallen))
-        joined = drop_waiting(stand_on_fallen, still_fall)
-        return compute_once(joined.selectExpr("statement.message_id AS message_identifier").distinct())
+    def _earlier_facts(self, waiting: DataFrame, entities: Collection[str]) -> DataFrame:
+        """Find the facts of *waiting* messages (`statement`) about these targets, said before the run."""
+        ids = waiting.select("statement.message_id").distinct()
+        earlier = {entity: self._earlier_statements(entity) for entity in entities}
+        ours = {
+            entity: rows.join(ids, "message_id", "left_semi")
+            for entity, rows in earlier.items()
+            if rows is not None
+        }
+        rows = facts(self.schema, ours)
+        assert rows is not None
+        return rows
 
     def _facts(self, leftovers: Leftovers) -> Facts | None:
         """Find what the run may apply, or what is wrong with it (see `facts`)."""
         rows = facts(self.schema, {entity: self.news(entity) for entity in self.entities})
         if rows is None or not self.derived.may_wait:
             return None if rows is None else Facts(rows)
-        # They are looked at several times; to read the files of news is less than to hold all of them.
-        joins = self._lookup_tables or leftovers.tried is not None
-        return self._hold(rows, always=bool(joins))
-
-    def _hold(self, rows: DataFrame, *, always: bool = False) -> Facts | None:
-        """Hold facts in this program, if they are few, and by the executors if they must *always* be held."""
         numbered = with_fact_numbers(rows)
         if (table := few_table(numbered)) is not None:
             held = table_frame(self._writes.spark, table, numbered.schema)
         else:
-            held = compute_once(numbered) if always else rows
+            # They are looked at several times; to read the files of news is less than to hold all of them.
+            joins = self._lookup_tables or leftovers.tried is not None
+            held = compute_once(numbered) if joins else rows
         return None if held is None else Facts(held, table)
 
     def _looks_at_news_alone(self) -> bool:

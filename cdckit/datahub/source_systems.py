@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
@@ -262,26 +262,21 @@ class Schema:
 
     def deciding_targets(self, entity: str) -> list[str]:
         """The targets that decide about *entity*: where its links lead, what holds or makes it, and so on."""
-        deciding = [entity]
-        for target in deciding:
-            deciding += self._leads[target].difference(deciding)
+        deciding = _follow([entity], self._leads(lambda link: True))
         return [target for target in self.targets if target in deciding]
 
     @cached_property
-    def has_circles(self) -> bool:
-        """Whether entities may need each other, or one itself: what decides about one, it decides about."""
-        try:
-            TopologicalSorter(self._leads).prepare()
-        except CycleError:
-            return True
-        return False
+    def circular(self) -> frozenset[str]:
+        """The targets whose records may wait for each other in a circle: what one needs leads back to it."""
+        needs = self._leads(lambda link: link.is_needed)
+        return frozenset(entity for entity in needs if entity in _follow(needs[entity], needs))
 
-    @cached_property
-    def _leads(self) -> dict[str, set[str]]:
-        """By target those to which its links lead, and those whose records hold or make its entities."""
+    def _leads(self, counts: Callable[[FieldMapping], bool]) -> dict[str, set[str]]:
+        """By target those to which its links lead that count, and those whose records hold or make it."""
         leads: dict[str, set[str]] = {name: set() for name in self.targets}
         for place, mapping in self.all_mappings.items():
-            leads[mapping.reference] |= {self.key_plan(place, link).entity for link in mapping.links}
+            links = filter(counts, mapping.links)
+            leads[mapping.reference] |= {self.key_plan(place, link).entity for link in links}
             for below in self.reachable_targets(place) - {mapping.reference}:
                 leads[below].add(mapping.reference)
         return leads
@@ -399,6 +394,14 @@ class Schema:
         for _, child in self.children(place):
             targets |= self.reachable_targets(child, (*above, place))
         return targets
+
+
+def _follow(names: Iterable[str], leads: Mapping[str, set[str]]) -> list[str]:
+    """Find where names lead, directly or through others; themselves too."""
+    found = list(names)
+    for name in found:
+        found += leads[name].difference(found)
+    return found
 
 
 def _sort_generations(above: Mapping[str, set[str]], needed: str) -> list[list[str]]:

@@ -19,6 +19,7 @@ from cdckit.datahub.conversions import NATURAL, ConvertedColumn, convert_natural
 from cdckit.datahub.erased_records import are_masked
 from cdckit.datahub.mappings import FieldType, Place, Target
 from cdckit.datahub.readers import (
+    MESSAGE_VALUES,
     Listing,
     Message,
     Nodes,
@@ -245,8 +246,8 @@ class MappingReader:
 
     def _read_by_python(self, batch: pa.RecordBatch) -> FoundRecords:
         walk = RecordWalk(self._work, self._place)
-        names = ("message_identifier", "source_system", "source_entity", "options", "data", "refresh")
-        for row, values in enumerate(zip(*(batch.column(name).to_pylist() for name in names), strict=True)):
+        columns = (batch.column(name).to_pylist() for name in MESSAGE_VALUES)
+        for row, values in enumerate(zip(*columns, strict=True)):
             walk.read(Message(row, *values))
         return FoundRecords(walk, list(_walk_columns(walk.nodes, self._work.schema, None, _times(batch))))
 

@@ -319,6 +319,52 @@ def find_unsupported_rows(makes: pa.Array, needs: pa.ListArray) -> tuple[pa.Arra
     return pa.array(rows), missing
 
 
+_MESSAGE = T.StructType([T.StructField("message_identifier", T.StringType())])
+
+
+def find_joined(waiting: DataFrame, there: DataFrame) -> DataFrame:
+    """
+    Find the messages that are to be tried with others, since records of both wait for each other.
+
+    Args:
+        waiting: One row per statement that waits: `statement`, `makes`, `needs`, and whether it *is_tried*.
+        there: The entities that exist without these (`makes`).
+
+    Returns:
+        The messages (`message_identifier`) of statements that are not tried, would fall without those that
+        are, and stand with them.  What would stand alone is not tried, nor anybody for it.
+
+    Cost: a pass over the guids of *there*, and one task, which holds what waits.
+    """
+    needs = waiting.select(F.explode("needs").alias("makes")).distinct()
+    known = there.join(needs, "makes", "left_semi").distinct()
+    rows = waiting.selectExpr("statement.message_id AS message_identifier", "makes", "needs", "is_tried")
+    united = rows.unionByName(known, allowMissingColumns=True).repartition(1)
+    return WorkerPlan(united, _find_joined, _MESSAGE, large=True).rows().distinct()
+
+
+def _find_joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    if given := list(batches):
+        yield from joined_messages(pa.Table.from_batches(given)).to_batches()
+
+
+def joined_messages(rows: pa.Table) -> pa.Table:
+    """Find `find_joined` of rows of this program; of what exists, it is null whether it is tried."""
+    is_tried = rows.column("is_tried")
+    alone = rows.filter(pc.invert(pc.fill_null(is_tried, False)))
+    with_tried = [rows.filter(pc.fill_null(is_tried, True)), alone.take(_fallen_rows(alone))]
+    together = pa.concat_tables(with_tried)
+    stands = np.ones(len(together), bool)
+    stands[_fallen_rows(together)] = False
+    joined = pc.and_(pa.array(stands), pc.equal(together.column("is_tried"), False))
+    return together.filter(joined).select(["message_identifier"])
+
+
+def _fallen_rows(statements: pa.Table) -> pa.Array:
+    made, needed = (statements.column(name).combine_chunks() for name in ("makes", "needs"))
+    return find_unsupported_rows(made, needed)[0]
+
+
 def _with_names(waiting: DataFrame, stated: DataFrame) -> DataFrame:
     """The statements that wait, with the key of what is `missing` in the place of its guid or marked text."""
     # Not by joins, of which Spark would take the size for the product of both.

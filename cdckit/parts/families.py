@@ -60,7 +60,7 @@ def share_rows(rows: DataFrame, number: Column, *, everywhere: Column) -> DataFr
 
     A partition of several shares has the latter several times.
     """
-    partitions = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions", "200"))
+    partitions = int(str(rows.sparkSession.conf.get("spark.sql.shuffle.partitions")))
     shares = min(SHARES, SHARES_EACH * partitions)
     share = F.pmod(number, F.lit(shares))
     all_shares = F.when(everywhere, F.sequence(F.lit(0).cast("long"), F.lit(shares - 1).cast("long")))

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdckit.datahub import waiting
-from cdckit.datahub.waiting import UNAPPLIED_COLUMNS, find_unsupported_rows
+from cdckit.datahub.waiting import UNAPPLIED_COLUMNS, find_unsupported_rows, joined_messages
 from cdckit.parts.workers import local_table
 from support.unsupported_statements import PROGRAMS, Statement, one_by_one
 
@@ -50,6 +50,36 @@ def test_it_is_what_is_left_when_one_after_the_other_is_taken_away() -> None:
     expected = [one_by_one(each) for each in PROGRAMS]
     assert [fallen(*each) for each in PROGRAMS] == expected
     assert sum(0 < len(fell) < len(each) for fell, each in zip(expected, PROGRAMS, strict=True)) > 100
+
+
+@pytest.mark.parametrize(
+    ("waiting", "there", "joined"),
+    [
+        ([], [], []),
+        # A circle of one that is tried and one that is not; or with a third between them.
+        ([("x", ["u"], True), ("u", ["x"], False)], [], [1]),
+        ([("x", ["u"], True), ("u", ["v"], False), ("v", ["x", "k"], False)], ["k"], [1, 2]),
+        ([("x", ["u"], True), ("u", ["v"], False), ("v", ["x", "nobody"], False)], [], []),
+        # What stands without the tried one, alone or with others that are not tried, waits for its time.
+        ([("x", ["u"], True), ("u", ["k"], False)], ["k"], []),
+        ([("x", ["u"], True), ("u", ["v"], False), ("v", ["u"], False)], [], []),
+        # As does what needs such a one beside it.
+        ([("x", ["u"], True), ("u", ["x", "v"], False), ("v", ["k"], False)], ["k"], []),
+        # It is made twice: by one that could be applied, and by one in a circle.
+        ([("x", ["u"], True), ("u", ["x"], False), ("u", ["k"], False)], ["k"], [1]),
+    ],
+)
+def test_what_waits_for_what_is_tried_and_that_for_it_is_tried_too(
+    waiting: list[tuple[str, list[str], bool]], there: list[str], joined: list[int]
+) -> None:
+    rows = [
+        {"message_identifier": str(at), "makes": makes, "needs": needs, "is_tried": is_tried}
+        for at, (makes, needs, is_tried) in enumerate(waiting)
+    ]
+    strings, columns = pa.string(), ["message_identifier", "makes", "needs", "is_tried"]
+    schema = pa.schema(zip(columns, [strings, strings, pa.list_(strings), pa.bool_()], strict=True))
+    found = joined_messages(pa.Table.from_pylist([*rows, *({"makes": guid} for guid in there)], schema))
+    assert found.column(0).to_pylist() == [str(at) for at in joined]
 
 
 def test_what_is_known_is_never_missing_whoever_holds_the_facts(spark: SparkSession) -> None:

@@ -268,10 +268,10 @@ class Unit:
     links: Row = field(default_factory=dict)  # link field: guid, None, MISSING or SEVERAL
     waits: bool = False
 
-    def name(self) -> tuple[str, str, str, int]:
+    def name(self) -> tuple[str, str, str, int, str]:
         """Names the unit in every run, so that it can be remembered as given up."""
         same = [each for each in self.message.units if each.path == self.path]
-        return (self.message.identifier, self.path, self.mapping.target, same.index(self))
+        return (self.message.identifier, self.path, self.mapping.target, same.index(self), self.operation)
 
     def processed(self) -> bool:
         """Whether the record is looked at at all: not below a record that is in error."""
@@ -1071,15 +1071,17 @@ class InterpretedHub:
         """
         Process all messages again that are new or due; who waits too long is given up.
 
-        So is a message of which a unit falls without the tried ones that fall, and stands with them.
+        So is a message of which a unit, that makes something, falls without the tried ones that fall, and
+        stands with them.
         """
         waited = self.outcome.waiting if self.outcome else set()
         not_due = {name for name in waited if self.due[name[0]] > now} - self.given_up
         self.outcome = self.interpret_but(not_due)
-        if fallen := not_due and self.outcome.waiting - self.given_up - not_due:
-            stand_on_fallen = self.interpret_but(fallen).waiting & not_due
-            still_fall = self.interpret_but(not_due - stand_on_fallen).waiting
-            joined = {name[0] for name in stand_on_fallen - still_fall}
+        fallen = self.outcome.waiting - self.given_up - not_due
+        if undue := fallen and self.circular(not_due):
+            standing_on_fallen = self.interpret_but(not_due - undue | fallen).waiting & undue
+            untried = not_due - standing_on_fallen | fallen - self.circular(fallen)
+            joined = {name[0] for name in standing_on_fallen - self.interpret_but(untried).waiting}
             not_due = {name for name in not_due if name[0] not in joined}
             self.outcome = self.interpret_but(not_due)
         self.statuses = dict(self.outcome.statuses)
@@ -1091,6 +1093,11 @@ class InterpretedHub:
             if now - self.since[name[0]] > self.maximum:
                 self.given_up.add(name)
                 self.statuses[name[0]] = REPROCESS_TIMEOUT
+
+    def circular(self, names: set[Any]) -> set[Any]:
+        """Those of these units that make an entity which may need itself in the end."""
+        targets = datahub.schema(*self.documents).circular
+        return {name for name in names if name[2] in targets and name[-1] == "upsert"}
 
     def interpret_but(self, untried: set[Any]) -> Outcome:
         """What comes of all messages, but that these units wait, and those that were given up."""
