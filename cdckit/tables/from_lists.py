@@ -27,6 +27,7 @@ from cdckit.parts.widening import (
     void_as_text,
 )
 from cdckit.tables.table_arguments import GivenTable, TableArguments, as_table, column_name
+from cdckit.tables.times import instant_of, text_of
 
 _TEXT_KEYS = "Read the keys of every list in the same way, such as by `dtype=str` or a cast to string."
 _STREAMED = "keep the lists, and give those that came so far"
@@ -212,24 +213,24 @@ def changes_from_snapshots(
         readable = [name for name in lists.table.columns if name != CORRUPT]
         lists = lists._replace(table=lists.table._replace(columns=readable))
     taken_at = column_name(taken_at, lists.table.columns)
-    arguments = TableArguments(lists.table)
-    key_names = arguments.keys(keys)
-    fields = arguments.fields(key_names, column_list, except_column_list)
-    by = arguments.source(source)
-    _require_key_everywhere(arguments, key_names, lists.lacking)
+    call = TableArguments(lists.table)
+    key_names = call.keys(keys)
+    fields = call.fields(key_names, column_list, except_column_list)
+    by = call.source(source)
+    _require_key_everywhere(call, key_names, lists.lacking)
     at = lists.taken
-    time = arguments.unreadable(taken_at, "taken_at")
+    time = call.unreadable(taken_at, "taken_at")
     if at is None:
-        at = _list_time(arguments, taken_at, key_names)
+        at = _list_time(call, taken_at, key_names)
     elif taken_at is not None:
         raise wrong_argument("taken_at", "left out, since each list has its instant", taken_at)
-    arguments.require_all()
+    call.require_all()
     after = F.lit(None).cast("timestamp_ltz") if lists.next_taken is None else lists.next_taken
     carried = [_carried(at, lists.lacking.get(name, ())).alias(name) for name in fields]
-    rows = lists.table.frame.select(
-        by.alias("source"),
+    rows = call.with_expressions().select(
+        (F.lit(by) if isinstance(by, str) else text_of(by)).alias("source"),
         at.alias("taken"),
-        arguments.time_text(taken_at).alias("time_said"),
+        time.text().alias("time_said"),
         after.alias("next_taken"),
         F.lit(priority).alias("priority"),
         listed_fields(lists.table.frame, fields).alias("data"),
@@ -245,20 +246,21 @@ def changes_from_snapshots(
     return (changes.withMetadata("data", note_empty(empty)) if empty else changes).drop("begins")
 
 
-def _list_time(arguments: TableArguments, expression: str | Column | None, keys: Sequence[str]) -> Column:
+def _list_time(call: TableArguments, expression: str | Column | None, keys: Sequence[str]) -> Column:
     if expression is None:
-        arguments.lacks_list_time(keys)
+        call.lacks_list_time(keys)
         return F.lit(None).cast("timestamp_ltz")
-    return arguments.instant(expression, "taken_at")
+    instant = call.instant(expression, "taken_at")
+    return F.lit(None).cast("timestamp_ltz") if instant is None else instant_of(instant)
 
 
 def _require_key_everywhere(
-    arguments: TableArguments, keys: Sequence[str], lacking: Mapping[str, Sequence[datetime]]
+    call: TableArguments, keys: Sequence[str], lacking: Mapping[str, Sequence[datetime]]
 ) -> None:
     for name in keys:
         if lacking.get(name):
             at = ", ".join(instant.isoformat() for instant in lacking[name])
-            arguments.refuse(f"the key {name} is no column of the list of {at}")
+            call.refuse(f"the key {name} is no column of the list of {at}")
 
 
 def _carried(at: Column, lacking: Sequence[datetime]) -> Column:

@@ -211,3 +211,12 @@ def test_a_table_of_type_2_becomes_the_history_that_it_was_made_of(spark: SparkS
     made, again = rows_of_type_2(spark, 5, histories=60, valid_to_current=datetime(2999, 12, 31, tzinfo=UTC))
     assert made == again
     assert len(made) > 100
+
+
+def test_times_given_as_columns_are_no_fields(spark: SparkSession) -> None:
+    """`F.col("since")` names a column as "since" does."""
+    rows = spark.createDataFrame(
+        [(1, 20, "2024-01-01", "2024-02-01")], "id int, p int, since string, until string"
+    )
+    changes = changes_from(rows, keys=["id"], valid_from=F.col("since"), valid_to=F.col("until"))
+    assert [row.data.asDict() for row in changes.collect()] == [{"id": 1, "p": 20}]
