@@ -371,7 +371,7 @@ class Intake(TableIntake):
                 self.notes.append(
                     f"rows of {name} that are deleted, as a snapshot did not read them: {count}"
                 )
-            self.reads += apply_within(transaction, kind, absences).reads
+            self.reads += apply_within(transaction, kind, absences)
 
 
 def events_of_table(tables: Any, settings: FeedSettings, name: str) -> DataFrame:

@@ -19,7 +19,7 @@ from cdckit.ledger.field_types import FittedChanges, fit_changes
 from cdckit.ledger.growth import grow
 from cdckit.ledger.kind import Kind
 from cdckit.ledger.log_rows import to_log_rows
-from cdckit.ledger.logged_batch import LoggedBatch, RejectTable, write_batch
+from cdckit.ledger.logged_batch import LoggedBatch, write_batch
 from cdckit.ledger.upkeep import begin_upkeep, read_scopes
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.changes import MOVED
@@ -70,11 +70,6 @@ class TakenChanges(NamedTuple):
     news: int
     buckets: list[int]
 
-    @property
-    def reads(self) -> list[Scope]:
-        """What the commit must find as it was."""
-        return read_scopes(self.kind, self.buckets)
-
 
 def take_changes(
     transaction: Transaction,
@@ -84,7 +79,6 @@ def take_changes(
     written: LoggedBatch | None = None,
     again: Collection[int] = (),
     share: float = 1,
-    rejects: RejectTable | None = None,
 ) -> TakenChanges:
     """
     Take changes into a ledger, and bring its history up to them, without a commit.
@@ -96,7 +90,6 @@ def take_changes(
         written: The same changes, if an overtaken transaction has written them: used again if they fit.
         again: Buckets of which all entities are merged again.
         share: Which part of what the plan of the rows reads is theirs.
-        rejects: The table of a door that gets the rejects among them; without it the ledger keeps them.
     """
     kind, is_anew = grow(transaction, changes, share)
     upkeep = begin_upkeep(transaction, kind, changes.rows.schema, log_types=changes.log_types)
@@ -104,41 +97,31 @@ def take_changes(
     if written is None or not written.fits(transaction, kind, log, call):
         if written is not None:
             transaction.discard(kind.changes, written.files)
-        written = write_batch(transaction, kind, log, changes.rows, call, rejects)
+        written = write_batch(transaction, kind, log, changes.rows, call)
     written.keep_aside(transaction, kind)
     news, buckets = upkeep.run(written.files, again=() if is_anew else again)
     return TakenChanges(kind, written, news, list(range(kind.buckets)) if is_anew else buckets)
 
 
-def apply_within(
-    transaction: Transaction,
-    kind: Kind,
-    changes: DataFrame,
-    share: float = 1,
-    rejects: RejectTable | None = None,
-) -> TakenChanges:
+def apply_within(transaction: Transaction, kind: Kind, changes: DataFrame, share: float = 1) -> list[Scope]:
     """
-    Do what `Ledger.apply` does, without a commit, for doors.
+    Do what `Ledger.apply` does, without a commit, for doors; returns what the commit must find as it was.
 
-    *share* and *rejects* are as for `take_changes`; without a table for them, rejects are passed over.
+    *share* is as for `take_changes`.
 
-    A ledger that is there keeps its number of buckets; one that is not there does not begin with rejects
-    alone.  What a feed sent must not be refused: so a column of times that its source has altered to one of
-    numbers becomes one of texts, which hold both.  Raises as `Ledger.apply` otherwise.
+    A ledger that is there keeps its number of buckets; rejects are kept by the shell.  What a feed sent must
+    not be refused: so a column of times that its source has altered to one of numbers becomes one of texts,
+    which hold both.  Raises as `Ledger.apply` otherwise.
     """
-    kind, is_begun = kind.with_buckets_of(transaction), transaction.has(kind.changes)
-    rows = to_log_rows(changes if rejects else usable_changes(changes), kind)
-    fitted = fit_changes(transaction, kind, rows)
-    taken = take_changes(transaction, fitted, share=share, rejects=rejects)
-    if rejects and not is_begun and not taken.batch.files:
-        kind.forget(transaction)
-    return taken
+    kind = kind.with_buckets_of(transaction)
+    rows = to_log_rows(usable_changes(changes), kind)
+    taken = take_changes(transaction, fit_changes(transaction, kind, rows), share=share)
+    return read_scopes(taken.kind, taken.buckets)
 
 
 def withdraw_within(transaction: Transaction, kind: Kind, messages: DataFrame) -> list[Scope]:
     """
-    Take changes out of a ledger, as if they never had been applied; returns what the commit must find as
-    it was.
+    Take changes out of a ledger, as if they never had been applied; returns what `apply_within` returns.
 
     *messages* has a row for each: the key fields of its entity, and `message_id`; what the ledger does not
     have is passed over.

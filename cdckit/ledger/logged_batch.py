@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -44,7 +44,6 @@ class LoggedBatch:
         lists: Of which full lists there are changes: the source and the instant of each.
         refused: Files of the table of changes that were refused.
         rejects: Files of the table of rejects.
-        reject_table: The name of that table.
         call: The number that the rows of tables among them have; None without such rows.
         made_for: What the files depend on: the ledger, its log, its tombstones and its rejects, and that
             nothing was cleaned up since they were written, which may delete what no commit names.
@@ -55,7 +54,6 @@ class LoggedBatch:
     lists: list[tuple[str | None, int]]
     refused: list[File]
     rejects: list[File]
-    reject_table: str
     call: int | None
     made_for: tuple[object, ...]
 
@@ -67,18 +65,9 @@ class LoggedBatch:
 
     def keep_aside(self, tables: Transaction, kind: Kind) -> None:
         """Let the tables of refused changes and of rejects have what was written to them."""
-        for name, files in ((kind.refused, self.refused), (self.reject_table, self.rejects)):
+        for name, files in ((kind.refused, self.refused), (kind.rejects, self.rejects)):
             if files:
                 tables.adopt(name, files)
-
-
-class RejectTable(NamedTuple):
-    """The table of a door that gets the rejects among changes of its ledgers."""
-
-    name: str
-    columns: T.StructType
-    labels: Mapping[str, str]
-    """What each row says in more columns."""
 
 
 def _made_for(tables: Transaction, kind: Kind, log: Target) -> tuple[object, ...]:
@@ -87,32 +76,24 @@ def _made_for(tables: Transaction, kind: Kind, log: Target) -> tuple[object, ...
 
 
 def write_batch(
-    tables: Transaction,
-    kind: Kind,
-    log: Target,
-    rows: DataFrame,
-    call: int | None,
-    beside: RejectTable | None = None,
+    tables: Transaction, kind: Kind, log: Target, rows: DataFrame, call: int | None
 ) -> LoggedBatch:
     """
     Let workers write rows of `to_log_rows`, a file for each bucket; one job, of many a shuffle.
 
-    *call* is the number of the call of `Ledger.apply`, which rows of tables get; rejects go to the table
-    *beside*, or without it to that of the ledger.
+    *call* is the number of the call of `Ledger.apply`, which rows of tables get.
     """
-    to_rejects = beside or RejectTable(kind.rejects, LEDGER_REJECT_SCHEMA, {})
     made_for = _made_for(tables, kind, log)
     rows = with_buckets(rows if call is None else with_call_numbers(rows, call), kind)
     has_rejects = REJECT in rows.columns
-    more = [CONTENT, LISTED, *([REJECT] if has_rejects else [])]
-    wanted = T.StructType([*true_names(log.stored), *(rows.schema[name] for name in more)])
+    beside = [CONTENT, LISTED, *([REJECT] if has_rejects else [])]
+    wanted = T.StructType([*true_names(log.stored), *(rows.schema[name] for name in beside)])
     if not _has_types(rows.schema, wanted):
         rows = as_columns(rows, wanted)
     rows = with_verdicts(rows, tables, kind)
     aside = _Aside(
         tables.target(kind.refused, REFUSED_SCHEMA) if VERDICT in rows.columns else None,
-        tables.target(to_rejects.name, to_rejects.columns) if has_rejects else None,
-        to_rejects.labels,
+        tables.target(kind.rejects, LEDGER_REJECT_SCHEMA) if has_rejects else None,
     )
     write = partial(_write_changes, columns=rows.schema, buckets=kind.buckets, target=log, aside=aside)
     # However many partitions they come in: a file for each of those and bucket would be thousands.
@@ -124,13 +105,12 @@ def write_batch(
         return parse_report((file for report in reports for file in report[name]), target)
 
     refused, rejects = files("refused", aside.refused), files("rejects", aside.rejects)
-    # That of a door may have some of another ledger by now.
-    if has_rejects and not rejects and beside is None and not tables.base.has(kind.rejects):
+    if has_rejects and not rejects and not tables.base.has(kind.rejects):
         tables.drop(kind.rejects)
     digest = to_signed(sum(report["content"] for report in reports))
     lists = sorted({(source, at) for report in reports for source, at in report["lists"]}, key=str)
     call = call if any(report["of_tables"] for report in reports) else None
-    return LoggedBatch(files("files", log), digest, lists, refused, rejects, to_rejects.name, call, made_for)
+    return LoggedBatch(files("files", log), digest, lists, refused, rejects, call, made_for)
 
 
 def _has_types(rows: T.DataType, columns: T.DataType) -> bool:
@@ -150,8 +130,6 @@ class _Aside(NamedTuple):
 
     refused: Target | None
     rejects: Target | None
-    labels: Mapping[str, str]
-    """What a reject says in more columns."""
 
 
 def _write_changes(
@@ -160,8 +138,7 @@ def _write_changes(
     content, lists, of_tables = 0, set[tuple[str | None, int]](), False
     with ExitStack() as stack:
         files, refused, rejects = (
-            None if table is None else stack.enter_context(OpenFiles(table))
-            for table in (target, aside.refused, aside.rejects)
+            None if table is None else stack.enter_context(OpenFiles(table)) for table in (target, *aside)
         )
         assert files is not None
         for batch in (nest_structs(flat, columns) for flat in batches):
@@ -172,7 +149,7 @@ def _write_changes(
                 refused.take(refused_rows(batch))
                 batch = batch.filter(batch.column(VERDICT).is_null())
             if rejects is not None:
-                rejects.take(_reject_rows(batch, aside.labels))
+                rejects.take(_reject_rows(batch))
                 batch = batch.filter(batch.column(REJECT).is_null())
             for rows in _copy_truncates(batch, buckets):
                 files.take(rows)
@@ -183,13 +160,12 @@ def _write_changes(
     yield {**written, "content": content, "lists": list(lists), "of_tables": of_tables}
 
 
-def _reject_rows(batch: pa.RecordBatch, labels: Mapping[str, str]) -> pa.RecordBatch:
-    """The rejects among changes, in the columns of `LEDGER_REJECT_SCHEMA`, and labels of all of them."""
+def _reject_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rejects among changes, in the columns of `LEDGER_REJECT_SCHEMA`."""
     some = batch.filter(batch.column(REJECT).is_valid())
     reject = some.column(REJECT)
     parts = {field.name: reject.field(field.name) for field in reject.type}
-    more = {name: pa.array([label] * some.num_rows, pa.string()) for name, label in labels.items()}
-    return pa.RecordBatch.from_pydict({**parts, "source": some.column("source"), **more})
+    return pa.RecordBatch.from_pydict({**parts, "source": some.column("source")})
 
 
 def _copy_truncates(changes: pa.RecordBatch, buckets: int) -> Iterator[pa.RecordBatch]:

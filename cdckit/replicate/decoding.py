@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain, groupby
@@ -93,22 +93,17 @@ def decode(records: DataFrame, *, skip_metadata: bool = False, skip_data: bool =
     <BLANKLINE>
     """
     skipped = frozenset([METADATA] * skip_metadata + [DATA] * skip_data)
-    by = partial(decode_batches, skipped=skipped)
+    by = partial(_decode_batches, skipped=skipped)
     return WorkerPlan(records.select(*RECORD_COLUMNS), by, ENVELOPE_SCHEMA).rows()
 
 
-def decode_batches(
-    batches: Iterable[pa.RecordBatch],
-    *,
-    skipped: frozenset[str] = frozenset(),
-    names: Sequence[str] = ENVELOPE_SCHEMA.names,
+def _decode_batches(
+    batches: Iterator[pa.RecordBatch], *, skipped: frozenset[str]
 ) -> Iterator[pa.RecordBatch]:
-    """The records but those of *skipped* types, and what their envelopes say, in the columns *names*."""
     for batch in batches:
         *parts, findings = open_envelopes(batch.column("value"))
         errors = error_columns(findings, batch.num_rows)
-        whole = pa.RecordBatch.from_arrays([*batch.columns, *parts, *errors], ENVELOPE_SCHEMA.names)
-        decoded = whole.select(names)
+        decoded = pa.RecordBatch.from_arrays([*batch.columns, *parts, *errors], ENVELOPE_SCHEMA.names)
         is_skipped = pc.is_in(decoded.column("type"), pa.array(sorted(skipped), pa.string()))
         yield decoded.filter(pc.invert(is_skipped)) if is_skipped.true_count else decoded
 

@@ -71,7 +71,7 @@ class Feed(TableFeed):
         which writes small files of earlier ones together; some six more if metadata came; two if some of
         the batch's data has to wait, which is written once more; one as long as data waits, which reads
         three columns of it, and two more when some waits no longer.  Then, for each table of which rows
-        came, two jobs of its ledger, the first of which reads them; of few rows one.
+        came, its rows are written once more, in two jobs, and two jobs of its ledger; of few rows one each.
         A table whose older rows read otherwise by new metadata, as after a change of its key or of a type, or
         after any change of it where its messages are in JSON form, is made anew from its records.
 

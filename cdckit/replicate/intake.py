@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial, reduce
+from functools import cached_property, reduce
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, Row
@@ -16,17 +15,9 @@ from cdckit.errors import InvalidArgument
 from cdckit.ledger.kind import Kind
 from cdckit.model.faults import ERROR_CODE
 from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA
-from cdckit.model.rejected_records import ERROR_FIELDS
-from cdckit.parts.workers import WorkerPlan, local_frame, run_together
-from cdckit.replicate.decoding import (
-    ZONE_SCHEMA,
-    decode,
-    decode_batches,
-    describe_missing,
-    is_sound,
-    metadata,
-    schema_zone,
-)
+from cdckit.model.rejected_records import ERROR_FIELDS, REJECT
+from cdckit.parts.workers import local_frame, run_together
+from cdckit.replicate.decoding import ZONE_SCHEMA, decode, describe_missing, is_sound, metadata, schema_zone
 from cdckit.replicate.envelopes import DATA, METADATA, ReplicateFault
 from cdckit.replicate.metadata_messages import table_text
 from cdckit.replicate.row_changes import TableName, TableSettings, by_table, changes
@@ -189,21 +180,16 @@ class Intake(TableIntake):
 
     def keep(self, records: DataFrame) -> WriteResult:
         """Write the records as they came, with what their envelopes say."""
-        opened = partial(decode_batches, names=RECEIVED_SCHEMA.names)
-        plan = WorkerPlan(records.select(*RECORD_COLUMNS), opened, RECEIVED_SCHEMA)
-        return self._transaction.append(RECORDS, plan)
+        return self._keep(decode(records.select(*RECORD_COLUMNS)))
 
     def take(self, written: WriteResult) -> None:
         """Bring the other tables up to records that were kept."""
         if not written.files:
             return
         received = self._transaction.read(RECORDS, files=written.files)
-        columns = [F.col("type"), F.col(ERROR_CODE).isNull().alias("is_sound"), *map(F.col, Address._fields)]
-        if hold_few_rows(written.files):
-            # They are in the plan already, and need no job.
-            sorts = received.select(*columns, F.lit(1).alias("rows")).collect()
-        else:
-            sorts = received.groupBy(*columns).agg(F.count("*").alias("rows")).collect()
+        columns = received.select("type", F.col(ERROR_CODE).isNull().alias("is_sound"), *Address._fields)
+        # Few rows are in the plan already: they need no job.
+        sorts = (columns if hold_few_rows(written.files) else columns.distinct()).collect()
         before = self._tables()
         learns = any(sort["is_sound"] and sort["type"] == METADATA for sort in sorts)
         if learns:
@@ -211,8 +197,8 @@ class Intake(TableIntake):
         if not all(sort["is_sound"] for sort in sorts):
             self._reject(received.where(F.col(ERROR_CODE).isNotNull()))
         tables = self._tables() if learns else before
-        counts = _count_addresses(sort for sort in sorts if sort["is_sound"] and sort["type"] == DATA)
-        readers = _find_readers(counts, tables)
+        addresses = {_address(sort) for sort in sorts if sort["is_sound"] and sort["type"] == DATA}
+        readers = _find_readers(addresses, tables)
         waited = self._take_ready(tables)
         self._let_unread_wait(received, readers, tables)
         self._require_settings(tables)
@@ -222,9 +208,9 @@ class Intake(TableIntake):
             for name, earlier in before.items()
             if self._is_begun(table := tables[name]) and not (table.is_ambiguous or table.continues(earlier))
         ]
-        self._make_anew([tables[name] for name in changed])
-        shares = {} if waited else _find_shares(counts, tables.values())
-        self._add_ready([_Ready(received, readers), *waited], tables, shares, but=changed)
+        for name in changed:
+            self._make_anew(tables[name])
+        self._add_ready([_Ready(received, readers), *waited], tables, but=changed)
         self._finish(written)
 
     def rebuild(self, names: Iterable[TableName] | None) -> None:
@@ -245,11 +231,12 @@ class Intake(TableIntake):
         received = self._read(RECORDS)
         if received is not None:
             waiting = read_rows(self._transaction, WAITING, waiting_schema(self.received))
-            addresses = _addresses(received.where(is_sound(DATA))).keys() - _addresses(waiting).keys()
+            addresses = _addresses(received.where(is_sound(DATA))) - _addresses(waiting)
             addresses = {address for address in addresses if address.schema_id not in kept}
             self._let_unread_wait(received, _find_readers(addresses, tables), tables)
-        self._make_anew([tables[name] for name in chosen])
-        self._add_ready(ready, tables, {}, but=chosen)
+        for name in chosen:
+            self._make_anew(tables[name])
+        self._add_ready(ready, tables, but=chosen)
         self._finish()
 
     # -----------------------------------------------------------------------------------------------------
@@ -298,44 +285,38 @@ class Intake(TableIntake):
         return data.drop(WAITING_FOR).join(sought, on=same, how="left").drop(*_SOUGHT)
 
     def _add_ready(
-        self,
-        ready: Sequence[_Ready],
-        tables: Mapping[TableName, FeedTable],
-        shares: Mapping[TableName, float],
-        but: Collection[TableName],
+        self, ready: Sequence[_Ready], tables: Mapping[TableName, FeedTable], but: Collection[TableName]
     ) -> None:
         """Let all tables *but* some take their rows; side by side, since most of that is planning."""
         readers = {name for some in ready for names in some.readers.values() for name in names}
         taking = [table for name, table in tables.items() if name in readers and name not in but]
         if taking:
             data = reduce(DataFrame.unionByName, (some.data for some in ready))
+            run_together(self._transaction.spark, lambda table: self._add(table, data), taking)
 
-            def add(table: FeedTable) -> None:
-                self._add(table, data, shares.get(table.name, 1))
-
-            run_together(self._transaction.spark, add, taking)
-
-    def _add(self, table: FeedTable, received: DataFrame, share: float) -> None:
-        """Take the rows of a table, this *share* of what came: into its ledger, in error to the rejects."""
+    def _add(self, table: FeedTable, received: DataFrame) -> None:
+        """Take the rows of a table: its changes into its ledger, what is in error to the rejects."""
         self._transaction.note(self._note(table), table.settings.text())
-        rows = table.rows(received)
+        rows, of_table = table.rows(received), F.lit(str(table))
         if not table.keys:
-            self._reject(rows.where(F.col(ERROR_CODE).isNotNull()), F.lit(str(table)))
+            self._reject(rows.where(F.col(ERROR_CODE).isNotNull()), of_table)
             self.notes.append(
                 f"rows of {table} are in no ledger, since it has no key: TableSettings(keys=…) can name one, "
                 "and without_key() shows them"
             )
             return
-        self._apply(table.kind, changes(rows, keys=table.keys), share)
+        stated = changes(rows, keys=table.keys).withColumn(ERROR_CODE, F.col(f"{REJECT}.{ERROR_CODE}"))
+        sound, refused = self._transaction.scratch_by_null(stated, ERROR_CODE)
+        if refused is not None:
+            self._reject(refused.select(f"{REJECT}.*"), of_table)
+        if sound is not None:
+            self._apply(table.kind, sound.drop(ERROR_CODE, REJECT))
 
-    def _make_anew(self, tables: Sequence[FeedTable]) -> None:
-        for table in tables:
-            self._drop_ledger(table.kind, str(table))
+    def _make_anew(self, table: FeedTable) -> None:
+        self._drop_ledger(table.kind, str(table))
         received = self._read(RECORDS)
-        if tables and received is not None:
-            shares = _find_shares(_addresses(received.where(is_sound(DATA))), tables)
-            for table in tables:
-                self._add(table, received, shares[table.name])
+        if received is not None:
+            self._add(table, received)
 
     def _is_begun(self, table: FeedTable) -> bool:
         return self._transaction.note_of(self._note(table)) is not None
@@ -387,22 +368,9 @@ def _describe_unread(readers: Readers, tables: Mapping[TableName, FeedTable]) ->
     return texts
 
 
-def _find_shares(counts: Counter[Address], tables: Iterable[FeedTable]) -> dict[TableName, float]:
-    """Find which part of the data each table reads."""
-    every = counts.total() or 1
-    return {
-        table.name: sum(count for address, count in counts.items() if table.reads(address)) / every
-        for table in tables
-    }
+def _addresses(data: DataFrame) -> set[Address]:
+    return set(map(_address, data.select(*Address._fields).distinct().collect()))
 
 
-def _addresses(data: DataFrame) -> Counter[Address]:
-    rows = data.groupBy(*Address._fields).agg(F.count("*").alias("rows"))
-    return _count_addresses(rows.collect())
-
-
-def _count_addresses(rows: Iterable[Row]) -> Counter[Address]:
-    counts = Counter[Address]()
-    for row in rows:
-        counts[Address(*(row[name] for name in Address._fields))] += row["rows"]
-    return counts
+def _address(row: Row) -> Address:
+    return Address(*(row[name] for name in Address._fields))

@@ -16,11 +16,10 @@ from cdckit.ledger.erasure.receipts import ErasedPart
 from cdckit.ledger.erasure.tombstones import erased_changes
 from cdckit.ledger.intake import apply_within
 from cdckit.ledger.kind import Kind
-from cdckit.ledger.logged_batch import RejectTable
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA
-from cdckit.model.rejected_records import ERROR_FIELDS, REJECT, REJECT_SCHEMA, usable_changes
+from cdckit.model.rejected_records import ERROR_FIELDS, REJECT_SCHEMA
 from cdckit.parts.guids import guid
 from cdckit.parts.workers import compute_once
 from cdckit.shell.record_places import PLACE, record_place, rewrite_places
@@ -180,15 +179,11 @@ class TableIntake:
         self._rejected.append(written.rows)
 
     def _apply(self, kind: Kind, stated: DataFrame, share: float = 1) -> None:
-        """Take changes into a ledger, which are this *share* of what their plan reads, and keep rejects."""
-        erased = erased_changes(usable_changes(stated), self._transaction, kind)
+        """Take changes into a ledger, which are this *share* of what their plan reads."""
+        erased = erased_changes(stated, self._transaction, kind)
         if erased is not None:
             self._erased.append(erased.select(record_place("arrival.").alias(PLACE)))
-        has_rejects = REJECT in stated.columns
-        rejects = RejectTable(REJECTS, REJECTED_SCHEMA, {OF_TABLE: kind.name}) if has_rejects else None
-        taken = apply_within(self._transaction, kind, stated, share, rejects)
-        self._rejected.append(sum(file.rows for file in taken.batch.rejects))
-        self.reads += taken.reads
+        self.reads += apply_within(self._transaction, kind, stated, share)
 
     def _drop_ledger(self, kind: Kind, of_table: str) -> None:
         """Let there be no ledger of a table, and no rejects of it: it is made anew from its records."""

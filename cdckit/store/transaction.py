@@ -34,9 +34,11 @@ from functools import partial
 from threading import RLock
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
+from cdckit.parts.arguments import quoted
 from cdckit.parts.workers import WorkerPlan
 from cdckit.store import delta_log, foreign_changes, table_plans, writing
 from cdckit.store.columns import (
@@ -386,11 +388,29 @@ class Transaction:
 
     def scratch(self, rows: DataFrame | WorkerPlan) -> DataFrame:
         """Rows computed once and needed again, in files that are deleted when the transaction ends."""
+        return self._scratch_files(rows)[0]
+
+    def scratch_by_null(self, rows: DataFrame, column: str) -> tuple[DataFrame | None, DataFrame | None]:
+        """
+        Rows as of `scratch`, in two parts: those of which *column* is null, and the others.
+
+        None for a part without rows, which the files tell: no job looks for them.  The column, of a type
+        without parts, is the first of both.
+        """
+        names = [column, *(name for name in rows.columns if name != column)]
+        # In the first place, since what is known of files is of their first columns.
+        rows_there, files = self._scratch_files(rows.select(*(F.col(quoted(name)) for name in names)))
+        nulls = sum(file.nulls[column] for file in files)
+        others = sum(file.rows for file in files) - nulls
+        is_null = F.col(column).isNull()
+        return rows_there.where(is_null) if nulls else None, rows_there.where(~is_null) if others else None
+
+    def _scratch_files(self, rows: DataFrame | WorkerPlan) -> tuple[DataFrame, Sequence[File]]:
         table = Table(SCRATCH, SCRATCH, stored_names(storable_columns(writing.row_columns(rows), SCRATCH)))
         files = writing.write(rows, Target.from_table(self._location, table)).files
         with self._lock:
             self._scratch += [f"{SCRATCH}/{file.path}" for file in files]
-        return read_spark(self.spark, self._location, table, files)
+        return read_spark(self.spark, self._location, table, files), files
 
     def _write(self, name: str, rows: Sequence[Rows]) -> WriteResult:
         written, table = WriteResult(), self._table(name)

@@ -104,8 +104,8 @@ def test_numbers_where_a_door_had_times_become_texts(spark: SparkSession, tmp_pa
     for day, table in enumerate((times, numbers), 1):
         changes = changes_from(table, keys=["id"], effective=datetime(2024, 4, day, tzinfo=UTC))
         with ledger.store.begin() as transaction:
-            taken = apply_within(transaction, Kind("e", ("id",), 1, False), changes)
-            transaction.commit(reads=taken.reads)
+            reads = apply_within(transaction, Kind("e", ("id",), 1, False), changes)
+            transaction.commit(reads=reads)
     history = ledger.history().orderBy("valid_from_timestamp").select("at").collect()
     assert [row["at"] for row in history] == ["2024-03-18 00:00:00", "19800"]
     ledger.check(deep=True)

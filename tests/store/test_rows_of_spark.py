@@ -271,6 +271,24 @@ def test_scratch_files_are_gone_at_the_end(spark: SparkSession, store: Store, tm
     assert list((place / "scratch").iterdir()) == []
 
 
+@pytest.mark.parametrize("many", [10, 5_000])
+@pytest.mark.parametrize(("condition", "nulls"), [("id % 5 > 0", 0.8), ("true", 1), ("false", 0)])
+def test_scratch_by_null_knows_which_part_has_rows(
+    spark: SparkSession, store: Store, many: int, condition: str, nulls: float
+) -> None:
+    """The column may stand behind many others, of any names."""
+    others = [f"{number} AS `a.{number} b`" for number in range(40)]
+    rows = spark.range(many).selectExpr("id", *others, f"IF({condition}, NULL, 'x') AS code")
+    with store.begin() as transaction:
+        parts = transaction.scratch_by_null(rows, "code")
+        counts = [None if part is None else part.where("`a.7 b` = 7").count() for part in parts]
+        codes = [None if part is None else {row["code"] for row in part.collect()} for part in parts]
+        assert transaction.scratch_by_null(rows.limit(0), "code") == (None, None)
+    expected = int(many * nulls)
+    assert counts == [expected or None, many - expected or None]
+    assert codes == [{None} if expected else None, {"x"} if expected < many else None]
+
+
 AT_HOME = pytest.mark.parametrize("few", [0, 1_000], ids=["by workers", "by this program"])
 
 
