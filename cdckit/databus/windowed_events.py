@@ -240,8 +240,7 @@ def _sort_events(events: DataFrame) -> DataFrame:
 
 
 def _content(events: DataFrame) -> Column:
-    names = [name for name in (*EVENT.names, ERROR_CODE) if name in events.columns]
-    return F.xxhash64(*names, *(F.col(name).isNull() for name in names))
+    return F.xxhash64(*(name for name in (*EVENT.names, ERROR_CODE) if name in events.columns))
 
 
 def _event_windows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

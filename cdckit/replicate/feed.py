@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -122,6 +123,10 @@ class Feed(TableFeed):
             if not isinstance(name, TableName) or not isinstance(settings, TableSettings):
                 needed = "a mapping of TableName to TableSettings"
                 raise InvalidArgument(None, "tables", needed, (name, settings))
+        named = Counter(topic for settings in self._tables.values() for topic in {*settings.json_topics})
+        if twice := [topic for topic, count in named.items() if count > 1]:
+            needed = "each topic among the json_topics of one table: a message in JSON form names none"
+            raise InvalidArgument(None, "tables", needed, twice)
         super().__init__(spark, location, storage_options)
 
     # What the shell asks for -------------------------------------------------------------------------------

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import NamedTuple
 
@@ -132,9 +133,20 @@ def read_zone(tables: Tables) -> DataFrame:
 
 def feed_tables(tables: Tables, settings: Mapping[TableName, TableSettings]) -> dict[TableName, FeedTable]:
     """The tables that the zone of a feed knows; collects it."""
-    return {
+    found = {
         name: FeedTable(name, make_table(statements), settings.get(name, TableSettings()))
         for name, statements in by_table(collect_zone(read_zone(tables))).items()
+    }
+    places = {
+        name: {(schema_id, topic) for schema_id in table.table.shared for topic in table.topics or ()}
+        for name, table in found.items()
+    }
+    readers = Counter(place for of_table in places.values() for place in of_table)
+    # Of a topic that two tables of one schema id name, nobody has said which it is of.
+    unsaid = {name for name, of_table in places.items() if any(readers[place] > 1 for place in of_table)}
+    return {
+        name: replace(table, settings=replace(table.settings, topics=None)) if name in unsaid else table
+        for name, table in found.items()
     }
 
 

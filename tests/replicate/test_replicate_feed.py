@@ -89,6 +89,14 @@ def test_messages_in_json_form_belong_to_the_table_of_their_topic(
     assert feed.waiting().collect() == []
 
 
+def test_a_topic_of_messages_in_json_form_is_of_one_table(spark: SparkSession, tmp_path: Path) -> None:
+    """They name no table: of two, each would take the rows of the other."""
+    names = [TableName("db1", "shop_task", "SHOP", table) for table in ("ITEMS", "SHOPS")]
+    settings = dict.fromkeys(names, TableSettings(json_topics=["all"]))
+    with pytest.raises(InvalidArgument, match=r"among the json_topics of one table.*'all'"):
+        Feed(spark, tmp_path, tables=settings)
+
+
 def test_what_needs_all_rows_at_once_refuses_a_stream_and_names_the_way(
     spark: SparkSession, tmp_path: Path
 ) -> None:
