@@ -52,6 +52,8 @@ class FeedTable:
     name: TableName
     table: Table
     settings: TableSettings
+    shares_topic: bool = False
+    """Whether another table that has a schema id of it is told to read the same topic."""
 
     @property
     def entity(self) -> str:
@@ -75,8 +77,8 @@ class FeedTable:
 
     @property
     def is_ambiguous(self) -> bool:
-        """Whether a schema id of it is another table's too, and nobody said on which topics its data come."""
-        return bool(self.table.shared) and self.settings.topics is None
+        """Whether a schema id of it is another table's too, and nobody said which topics are its own."""
+        return bool(self.table.shared) and (self.settings.topics is None or self.shares_topic)
 
     @property
     def topics(self) -> Collection[str] | None:
@@ -142,10 +144,8 @@ def feed_tables(tables: Tables, settings: Mapping[TableName, TableSettings]) -> 
         for name, table in found.items()
     }
     readers = Counter(place for of_table in places.values() for place in of_table)
-    # Of a topic that two tables of one schema id name, nobody has said which it is of.
-    unsaid = {name for name, of_table in places.items() if any(readers[place] > 1 for place in of_table)}
     return {
-        name: replace(table, settings=replace(table.settings, topics=None)) if name in unsaid else table
+        name: replace(table, shares_topic=any(readers[place] > 1 for place in places[name]))
         for name, table in found.items()
     }
 

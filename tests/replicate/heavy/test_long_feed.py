@@ -295,19 +295,18 @@ def test_data_of_a_schema_id_that_two_tables_share_wait_for_their_topics_and_sto
         said(V1, "INSERT", {"id": 3, "name": "c"}, 3, 5, topic="test"),
         said(OTHER, "INSERT", {"code": 7, "name": "s"}, 4, 6),
     ]
-    names = {task: TableName("db1", task, "SHOP", "ITEMS") for task in ("shop_task", "test")}
-    # One topic for both says no more than none.
-    alike = dict.fromkeys(names.values(), TableSettings(topics=["items", "test"]))
-    feed = fed(spark, tmp_path, [first, second], tables=alike)
-    waiting = feed.waiting().collect()
-    feed = Feed(spark, tmp_path)
+    feed = fed(spark, tmp_path / "feed", [first, second])
     texts = {row["offset"]: row["waiting_for"] for row in feed.waiting().collect()}
-    assert {row["offset"]: row["waiting_for"] for row in waiting} == texts
     shared = "db1/shop_task SHOP.ITEMS and db1/test SHOP.ITEMS have one schema id"
     needed = f"the topics of each in TableSettings: {shared}, {V1.schema_id}, and data of it came from topic "
     assert texts == {4: f"{needed}items", 5: f"{needed}test"}
     assert short(feed.table("ITEMS", task="shop_task").history(), "id") == [(1, False, 1)]
     assert short(feed.table("SHOPS").history(), "code") == [(4, False, 7)]
+    names = {task: TableName("db1", task, "SHOP", "ITEMS") for task in ("shop_task", "test")}
+    # One topic for both says no more than none.
+    alike = dict.fromkeys(names.values(), TableSettings(topics=["items", "test"]))
+    of_one_topic = fed(spark, tmp_path / "of one topic", [first, second], tables=alike)
+    assert {row["offset"]: row["waiting_for"] for row in of_one_topic.waiting().collect()} == texts
     with pytest.raises(InvalidArgument, match=r"settings that name the topics of .*shop_task"):
         feed.rebuild(names["shop_task"])
     feed.rebuild()
@@ -316,7 +315,7 @@ def test_data_of_a_schema_id_that_two_tables_share_wait_for_their_topics_and_sto
     assert short(feed.table("SHOPS").history(), "code") == [(4, False, 7)]
     topics = {"shop_task": "items", "test": "test"}
     settings = {name: TableSettings(topics=[topics[task]]) for task, name in names.items()}
-    told = Feed(spark, tmp_path, tables=settings)
+    told = Feed(spark, tmp_path / "feed", tables=settings)
     told.rebuild(names["test"])
     assert short(told.table("ITEMS", task="shop_task").history(), "id") == [(1, False, 1), (2, False, 2)]
     assert short(told.table("ITEMS", task="test").history(), "id") == [(3, False, 3)]
