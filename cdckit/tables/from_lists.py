@@ -27,7 +27,6 @@ from cdckit.parts.widening import (
     void_as_text,
 )
 from cdckit.tables.table_arguments import GivenTable, TableArguments, as_table, column_name
-from cdckit.tables.times import instant_of, text_of
 
 _TEXT_KEYS = "Read the keys of every list in the same way, such as by `dtype=str` or a cast to string."
 _STREAMED = "keep the lists, and give those that came so far"
@@ -213,24 +212,24 @@ def changes_from_snapshots(
         readable = [name for name in lists.table.columns if name != CORRUPT]
         lists = lists._replace(table=lists.table._replace(columns=readable))
     taken_at = column_name(taken_at, lists.table.columns)
-    call = TableArguments(lists.table)
-    key_names = call.keys(keys)
-    fields = call.fields(key_names, column_list, except_column_list)
-    by = call.source(source)
-    _require_key_everywhere(call, key_names, lists.lacking)
+    arguments = TableArguments(lists.table)
+    key_names = arguments.keys(keys)
+    fields = arguments.fields(key_names, column_list, except_column_list)
+    by = arguments.source(source)
+    _require_key_everywhere(arguments, key_names, lists.lacking)
     at = lists.taken
-    time = call.unreadable(taken_at, "taken_at")
+    time = arguments.unreadable(taken_at, "taken_at")
     if at is None:
-        at = _list_time(call, taken_at, key_names)
+        at = _list_time(arguments, taken_at, key_names)
     elif taken_at is not None:
         raise wrong_argument("taken_at", "left out, since each list has its instant", taken_at)
-    call.require_all()
+    arguments.require_all()
     after = F.lit(None).cast("timestamp_ltz") if lists.next_taken is None else lists.next_taken
     carried = [_carried(at, lists.lacking.get(name, ())).alias(name) for name in fields]
-    rows = call.with_expressions().select(
-        (F.lit(by) if isinstance(by, str) else text_of(by)).alias("source"),
+    rows = lists.table.frame.select(
+        by.alias("source"),
         at.alias("taken"),
-        time.text().alias("time_said"),
+        arguments.time_text(taken_at).alias("time_said"),
         after.alias("next_taken"),
         F.lit(priority).alias("priority"),
         listed_fields(lists.table.frame, fields).alias("data"),
@@ -246,21 +245,20 @@ def changes_from_snapshots(
     return (changes.withMetadata("data", note_empty(empty)) if empty else changes).drop("begins")
 
 
-def _list_time(call: TableArguments, expression: str | Column | None, keys: Sequence[str]) -> Column:
+def _list_time(arguments: TableArguments, expression: str | Column | None, keys: Sequence[str]) -> Column:
     if expression is None:
-        call.lacks_list_time(keys)
+        arguments.lacks_list_time(keys)
         return F.lit(None).cast("timestamp_ltz")
-    instant = call.instant(expression, "taken_at")
-    return F.lit(None).cast("timestamp_ltz") if instant is None else instant_of(instant)
+    return arguments.instant(expression, "taken_at")
 
 
 def _require_key_everywhere(
-    call: TableArguments, keys: Sequence[str], lacking: Mapping[str, Sequence[datetime]]
+    arguments: TableArguments, keys: Sequence[str], lacking: Mapping[str, Sequence[datetime]]
 ) -> None:
     for name in keys:
         if lacking.get(name):
             at = ", ".join(instant.isoformat() for instant in lacking[name])
-            call.refuse(f"the key {name} is no column of the list of {at}")
+            arguments.refuse(f"the key {name} is no column of the list of {at}")
 
 
 def _carried(at: Column, lacking: Sequence[datetime]) -> Column:

@@ -3,30 +3,47 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import reduce
 from inspect import signature
+from operator import and_
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.changes import note_empty
+from cdckit.model.changes import UNTIL, note_empty
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
-from cdckit.model.history import open_end
+from cdckit.model.history import is_never, open_end
 from cdckit.model.list_comparison import CORRUPT
 from cdckit.parts.argument_forms import takes
-from cdckit.parts.arguments import microseconds, require_batch, require_int, with_number
+from cdckit.parts.arguments import quoted, require_batch, require_instant, require_int, with_number
 from cdckit.parts.job_descriptions import describe_step
 from cdckit.parts.public_calls import called_function
 from cdckit.parts.tables import AnyTable
-from cdckit.tables.readings import Reading, first_part, return_columns, statement_columns
-from cdckit.tables.statements import change_columns, digest_column, error_columns, record_columns, row_reject
-from cdckit.tables.table_arguments import TableArguments, as_table, column_name, first_of
-from cdckit.tables.times import TEXTS, TIMES, NamedColumn, is_time
+from cdckit.parts.values import as_text, comparable, has_times, is_outside_years, within_years
+from cdckit.tables.statements import (
+    Words,
+    change_columns,
+    error_columns,
+    record_columns,
+    row_reject,
+    with_digest,
+)
+from cdckit.tables.table_arguments import GivenTable, TableArguments, as_table, column_name, first_of
+from cdckit.tables.times import (
+    TEXTS,
+    TypedColumn,
+    as_instant,
+    is_text_of_never,
+    is_time,
+    order_text,
+    other_day,
+)
 from cdckit.tables.truncates import IS_TRUNCATE, with_absences
 
 _LOG = logging.getLogger(__name__)
@@ -203,7 +220,7 @@ def changes_from(
     if apply_as_truncates is None:
         return changes.drop(IS_TRUNCATE)
     require_batch(read.frame, "frame", "leave the truncates out")
-    return with_absences(changes, read.reading.keys, read.frame.schema)
+    return with_absences(changes, read.words.keys, read.frame.schema)
 
 
 @takes()
@@ -256,7 +273,7 @@ class _Read(NamedTuple):
     """What the rows of a table say, what is wrong with them, and the table."""
 
     statements: DataFrame
-    reading: Reading
+    words: Words
     frame: DataFrame
     is_local: bool
     empty: dict[str, T.DataType]
@@ -265,7 +282,7 @@ class _Read(NamedTuple):
     def warn(self) -> None:
         """Log a warning where rows are rejects, and where nobody can tell when they came."""
         with describe_step(self.frame.sparkSession, "changes_from: count the rejects"):
-            code = error_columns(self.reading)[ERROR_CODE]
+            code = error_columns(self.words)[ERROR_CODE]
             by_fate = self.statements.groupBy(code.alias("code"), "lacks_arrival").count().collect()
             unknown = sum(many for code, lacks, many in by_fate if lacks and code is None)
             rejected = sum(many for code, _, many in by_fate if code is not None)
@@ -281,111 +298,153 @@ class _Read(NamedTuple):
 
     def changes(self) -> DataFrame:
         """The rows as changes, rejects among them."""
-        return self._as_changes(row_reject(self.reading))
+        return self._as_changes(row_reject(self.words))
 
     def rows(self) -> DataFrame:
         """All rows as changes and as records, with what is wrong with them."""
-        return self._as_changes(*record_columns(self.reading))
+        return self._as_changes(*record_columns(self.words))
 
     def _as_changes(self, *more: Column) -> DataFrame:
-        statements = self.statements.withColumn("digest", digest_column())
-        changes = statements.select(*change_columns(self.reading), *more)
+        changes = with_digest(self.statements).select(*change_columns(self.words), *more)
         return changes.withMetadata("data", note_empty(self.empty)) if self.empty else changes
 
 
-def _read(frame: AnyTable, *, priority: int, **arguments: Any) -> _Read:
+def _read(frame: AnyTable, *, priority: int, **options: Any) -> _Read:
     """The rows of a table, read as the arguments of `changes_from` say."""
     require_int(priority, "priority")
-    if arguments["empty_texts"] not in _EMPTY_TEXTS:
+    given = SimpleNamespace(**options)
+    if given.empty_texts not in _EMPTY_TEXTS:
         needed = f"one of {', '.join(_EMPTY_TEXTS)}"
-        raise InvalidArgument(None, "empty_texts", needed, arguments["empty_texts"])
-    table = as_table(frame, keys=arguments["keys"]).typed()
-    given = SimpleNamespace(**{name: column_name(value, table.columns) for name, value in arguments.items()})
-    schema = table.frame.schema
-    corrupt = schema[CORRUPT].dataType if CORRUPT in table.columns else None
-    if isinstance(corrupt, T.StringType | T.BinaryType):
+        raise InvalidArgument(None, "empty_texts", needed, given.empty_texts)
+    table = as_table(frame, keys=given.keys).typed()
+    given = SimpleNamespace(**{name: column_name(value, table.columns) for name, value in options.items()})
+    corrupt = _corrupt_rows(table)
+    if corrupt is not None:
         table = table._replace(columns=[name for name in table.columns if name != CORRUPT])
-    call = TableArguments(table)
-    reading = _reading(call, given, priority)
-    statements = call.with_expressions().select(*statement_columns(reading))
-    if table.row is not None and reading.is_sequenced and reading.message is None:
-        keys = tuple(NamedColumn(name, schema[name].dataType) for name in reading.keys)
-        for name, column in return_columns(keys).items():
-            statements = statements.withColumn(name, column)
-    empty = {name: table.empty[name] for name in reading.fields if name in table.empty}
-    return _Read(statements, reading, table.frame, table.row is not None, empty)
-
-
-def _reading(call: TableArguments, given: SimpleNamespace, priority: int) -> Reading:
-    """What a call says of all rows; raises `UnfitTable` with all that is wrong with it."""
-    keys = call.keys(given.keys)
-    fields = call.fields(keys, given.column_list, given.except_column_list)
+    arguments = TableArguments(table)
+    key_names = arguments.keys(given.keys)
+    fields = arguments.fields(key_names, given.column_list, given.except_column_list)
+    begin, end, effective = given.valid_from, given.valid_to, given.effective
     if given.column_list is None:
-        said = (time for time in (given.valid_from, given.valid_to) if isinstance(time, str | Column))
-        times = [call.name(time) for time in said]
-        fields = [name for name in fields if name in keys or name not in times]
-    if given.valid_from is None and given.valid_to is not None:
-        call.refuse("valid_to is said, and valid_from is not: an end needs a beginning")
-    if given.valid_from is not None and given.effective is not None:
-        call.refuse("effective and valid_from are both given: one says it")
-    argument = "effective" if given.valid_from is None else "valid_from"
-    begin, end, sequence = getattr(given, argument), given.valid_to, given.sequence_by
-    ignored = _ignored(call, given.ignore_null_updates, fields)
-    parts = call.parts(sequence, "sequence_by")
-    if begin is None:
-        parts = call.with_times(parts)
-    listed = sequence if isinstance(sequence, list | tuple) else [sequence]
+        # The text of a column that is one by name is that name.
+        times = {str(time).removeprefix("Column<'").removesuffix("'>") for time in (begin, end)}
+        fields = [name for name in fields if name in key_names or name not in times]
+    if begin is None and end is not None:
+        arguments.refuse("valid_to is said, and valid_from is not: an end needs a beginning")
+    if begin is not None and effective is not None:
+        arguments.refuse("effective and valid_from are both given: one says it")
+    ignored = _ignored(arguments, given.ignore_null_updates, fields)
+    sequence, message = given.sequence_by, given.message
+    parts = arguments.parts(sequence, "sequence_by")
+    if begin is None and effective is None:
+        parts = arguments.with_times(parts)
+    argument, begin = ("effective", effective) if begin is None else ("valid_from", begin)
     says_time = isinstance(begin, str | Column)
-    first_said = first_of(sequence)
-    is_first = isinstance(begin, str) and isinstance(first_said, str) and begin == first_said
-    time, time_argument = (begin, argument) if says_time else (first_said, "sequence_by")
-    instant, first = _instant(call, begin, argument), first_part(tuple(parts))
-    if begin is None and first is not None and not is_time(first.kind):
-        call.lacks_time(sequence, parts[0].kind)
-    until = _instant(call, end, "valid_to")
-    message = None if given.message is None else call.expression(given.message, "message")
-    source = call.source(given.source)
-    deletes = call.condition(given.apply_as_deletes, "apply_as_deletes")
-    truncates = call.condition(given.apply_as_truncates, "apply_as_truncates")
-    call.require_all()
-    schema = call.frame.schema
-    return Reading(
-        kinds=T.StructType([schema[name] for name in call.columns]),
-        corrupt=schema[CORRUPT].dataType if CORRUPT in schema.names and CORRUPT not in call.columns else None,
-        row=call.table.row,
-        keys=tuple(keys),
-        fields=tuple(fields),
-        ignored=tuple(ignored),
-        empty_texts=given.empty_texts,
-        said=_said(call, given),
-        source=source,
-        message=message,
-        deletes=deletes,
-        truncates=truncates,
-        parts=tuple(parts),
-        is_sequenced=sequence is not None,
-        begin=instant,
-        end=until,
-        open_end=open_end(call.frame, end) if isinstance(end, str) and end in call.columns else None,
-        time=call.unreadable(time, time_argument, call.text_column(time)),
-        places=tuple(
-            call.unreadable(place, "sequence_by")
-            for place, part in zip(listed, parts, strict=False)
-            if isinstance(part.kind, TEXTS) and not part.holds_times
-        ),
-        end_time=None if end is None else call.unreadable(end, "valid_to", call.columns_to_read(end)),
-        priority=priority,
+    time, time_argument = (begin, argument) if says_time else (first_of(sequence), "sequence_by")
+    listed = sequence if isinstance(sequence, list | tuple) else [sequence]
+    # A day in a form that does not sort may stand in a part of the sequence that is a text.
+    places = [
+        (place, part) for place, part in zip(listed, parts, strict=False) if isinstance(part.kind, TEXTS)
+    ]
+    sequenced_at, arrival = _sequence_times(parts)
+    if begin is not None:
+        effective_at = _instant(arguments, begin, argument)
+    elif sequenced_at is not None:
+        effective_at = sequenced_at
+    else:
+        effective_at = F.timestamp_seconds(F.lit(0))
+        if parts:
+            arguments.lacks_time(sequence, parts[0].kind)
+    until, end_said = _until(arguments, end)
+    sequence_text = order_text(parts)
+    if not parts and sequence is None:  # a time that alone says the order says it with all of its digits
+        sequence_text = arguments.digits(begin)
+    none, row = F.lit(None).cast("string"), F.lit(0).cast("bigint") if table.row is None else table.row
+    columns = {
+        "effective_timestamp": effective_at,
+        "time_said": arguments.time_text(time, arguments.text_column(time)),
+        "places_said": F.array(*(other_day(part) for _, part in places)).cast("array<string>"),
+        UNTIL: until,
+        "end_said": end_said,
+        "known": effective_at if arrival is None else F.coalesce(arrival, effective_at),
+        "lacks_arrival": F.lit(False) if begin is None or sequenced_at is None else sequenced_at.isNull(),
+        "row": row,
+        "place": (row if sequence is None else F.lit(0)).cast("string"),
+        "returns": none,
+        "message": none if message is None else arguments.text(message, "message"),
+        "source": arguments.source(given.source),
+        "deletes": arguments.condition(given.apply_as_deletes, "apply_as_deletes"),
+        IS_TRUNCATE: arguments.condition(given.apply_as_truncates, "apply_as_truncates"),
+        "corrupt": none.cast("binary") if corrupt is None else corrupt,
+    }
+    arguments.require_all()
+    assert sequence_text is not None
+    cells = _cells(table, fields, key_names, ignored, given.empty_texts)
+    kinds = T.StructType([table.frame.schema[name] for name in table.columns])
+    columns |= {
+        "sequence": sequence_text,
+        "reading": _reading(arguments, given),
+        "outside_years": _outside_years(table, fields, parts),
+        "content": as_text(F.struct(*(F.col(quoted(name)) for name in table.columns)), kinds),
+        "lacks_key": reduce(and_, (cells[name].value.isNull() for name in key_names)),
+        "data": F.struct(*(cell.value.alias(name) for name, cell in cells.items())),
+        "carried": F.struct(*(cell.is_said.alias(name) for name, cell in cells.items())),
+    }
+    # Under names that no column of the table can meet any more.
+    statements = table.frame.select(*(value.alias(name) for name, value in columns.items()))
+    if table.row is not None and sequence is not None and message is None:
+        statements = _with_returns(statements, {name: kinds[name].dataType for name in key_names})
+    words = Words(
+        tuple(key_names),
+        arguments.unreadable(time, time_argument, within=True),
+        tuple(arguments.unreadable(place, "sequence_by") for place, _ in places),
+        None if end is None else arguments.unreadable(end, "valid_to", within=True),
+        priority,
         # When a row is true is not when it came.
-        says_arrival=first is not None and isinstance(first.kind, (*TIMES, *TEXTS)) and not is_first,
+        arrival is not None and not _is_first(begin, sequence),
     )
+    empty = {name: table.empty[name] for name in fields if name in table.empty}
+    return _Read(statements, words, table.frame, table.row is not None, empty)
 
 
 _EMPTY_TEXTS = ("value", "null", "unsent")
 
 
-def _said(call: TableArguments, given: SimpleNamespace) -> str | None:
+def _corrupt_rows(table: GivenTable) -> Column | None:
+    """The bytes of the rows that could not be read; None if no column has them."""
+    kind = table.frame.schema[CORRUPT].dataType if CORRUPT in table.columns else None
+    if isinstance(kind, T.StringType):
+        return F.encode(CORRUPT, "UTF-8")
+    return F.col(CORRUPT) if isinstance(kind, T.BinaryType) else None
+
+
+class _Cell(NamedTuple):
+    """The value of a field, and whether the row says it."""
+
+    value: Column
+    is_said: Column
+
+
+def _cells(
+    table: GivenTable, fields: Sequence[str], keys: Sequence[str], ignored: Sequence[str], empty_texts: str
+) -> dict[str, _Cell]:
+    """Read by field what a row says in it; `changes_from` tells what null and an empty text say."""
+    cells = {}
+    for name in fields:
+        value = within_years(F.col(quoted(name)), table.frame.schema[name].dataType)
+        is_said = value.isNotNull() if name in ignored and name not in keys else F.lit(True)
+        if empty_texts != "value" and isinstance(table.frame.schema[name].dataType, TEXTS):
+            is_empty = F.coalesce(value == "", F.lit(False))
+            if empty_texts == "unsent" and name not in keys:
+                is_said &= ~is_empty
+            value = F.when(~is_empty, value)
+        cells[name] = _Cell(value, is_said)
+    return cells
+
+
+def _reading(arguments: TableArguments, given: SimpleNamespace) -> Column:
     """
-    What the call says of which values of a row count; None where it says nothing.
+    What the call says of which values of a row count; null where it says nothing.
 
     Names of the call, not the fields that it makes: a column that the table gets is no other reading.
     """
@@ -393,24 +452,82 @@ def _said(call: TableArguments, given: SimpleNamespace) -> str | None:
     for argument in ("column_list", "except_column_list", "ignore_null_updates"):
         columns = getattr(given, argument)
         if columns is not None and columns is not False:
-            names = "all" if columns is True else " ".join(sorted(call.listed(columns, argument)))
+            names = "all" if columns is True else " ".join(sorted(arguments.listed(columns, argument)))
             said.append(f"{argument} {names}")
-    return "\n".join(said) or None
+    return F.lit("\n".join(said) or None).cast("string")
 
 
 def _ignored(
-    call: TableArguments, columns: bool | Sequence[str | Column], fields: Sequence[str]
+    arguments: TableArguments, columns: bool | Sequence[str | Column], fields: Sequence[str]
 ) -> list[str]:
     if isinstance(columns, bool):
         return list(fields) if columns else []
-    return call.listed(columns, "ignore_null_updates")
+    return arguments.listed(columns, "ignore_null_updates")
 
 
-def _instant(
-    call: TableArguments, expression: str | Column | datetime | None, argument: str
-) -> NamedColumn | int | None:
-    if expression is None:
-        return None
+def _sequence_times(parts: Sequence[TypedColumn]) -> tuple[Column | None, Column | None]:
+    """
+    Find when a row was sequenced, if the first part of that is a time by its type; and the same of texts.
+
+    A CSV has no types, and who is not told of an arrival knows all too early.
+    """
+    first = parts[0] if parts else None
+    while first is not None and isinstance(first.kind, T.StructType):
+        inner = first.kind.fields[0]
+        first = TypedColumn(first.value.getField(inner.name), inner.dataType)
+    if first is None:
+        return None, None
+    instant = as_instant(first.value, first.kind, first.words)
+    return instant if is_time(first.kind) else None, instant
+
+
+def _is_first(begin: object, sequence: object) -> bool:
+    """Tell whether what says since when a row is true is what it is sequenced by."""
+    first = first_of(sequence)
+    return isinstance(begin, str) and isinstance(first, str) and begin == first
+
+
+def _instant(arguments: TableArguments, expression: str | Column | datetime, argument: str) -> Column:
     if isinstance(expression, datetime):
-        return microseconds(expression, argument)
-    return call.instant(expression, argument)
+        return require_instant(expression, argument)
+    return arguments.instant(expression, argument)
+
+
+def _outside_years(table: GivenTable, fields: Sequence[str], parts: Sequence[TypedColumn]) -> Column:
+    """The fields of a row, and parts of its sequence, that are not in the years 1 to 9999, as texts."""
+    kinds = {name: table.frame.schema[name].dataType for name in fields}
+    named = [(name, F.col(quoted(name)), kind) for name, kind in kinds.items()]
+    named += [("sequence_by", part.value, part.kind) for part in parts]
+    texts = (
+        F.when(is_outside_years(value, kind), F.concat(F.lit(f"{name} is "), as_text(value, kind)))
+        for name, value, kind in named
+        if has_times(kind)
+    )
+    return F.array_compact(F.array(*texts).cast("array<string>"))
+
+
+def _until(arguments: TableArguments, expression: str | Column | datetime | None) -> tuple[Column, Column]:
+    """Until when a row is true, and what stands there, as text; null for both where the end is open."""
+    if expression is None:
+        return F.lit(None).cast("timestamp_ltz"), F.lit(None).cast("string")
+    end = _instant(arguments, expression, "valid_to")
+    # Null is what `nullif(until, 'open')` means to say, and what `try_to_timestamp(until)` could not read.
+    text = arguments.time_text(expression, arguments.columns_to_read(expression))
+    is_open = is_never(end) | is_text_of_never(text)
+    if isinstance(expression, str) and expression in arguments.columns:
+        stands_for_open = open_end(arguments.frame, expression)
+        if stands_for_open is not None:
+            is_open |= F.unix_micros(end) == F.lit(stands_for_open)
+    # What cannot be read is neither open nor an end.
+    return F.when(is_open, None).otherwise(end), F.when(is_open, None).otherwise(text)
+
+
+def _with_returns(statements: DataFrame, keys: Mapping[str, T.DataType]) -> DataFrame:
+    """Count how often a row that comes back after another of its entity, time and sequence was there."""
+    entity = [comparable(F.col("data").getField(name), kind) for name, kind in keys.items()]
+    place = [*entity, F.col("effective_timestamp"), F.col("sequence")]
+    before = F.lag("content").over(Window.partitionBy(*place).orderBy("row"))
+    comes = F.when(before == F.col("content"), 0).otherwise(1)
+    times = F.sum("comes").over(Window.partitionBy(*place, "content").orderBy("row"))
+    returns = F.nullif(times, F.lit(1)).cast("string")
+    return statements.withColumn("comes", comes).withColumn("returns", returns).drop("comes")

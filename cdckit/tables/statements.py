@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from operator import or_
+from typing import NamedTuple
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -15,7 +16,6 @@ from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION, Fault
 from cdckit.model.rejected_records import REJECT_SCHEMA, reject_column
 from cdckit.parts.built_columns import built_once
 from cdckit.parts.values import as_text
-from cdckit.tables.readings import Reading
 from cdckit.tables.times import Unreadable, is_missing
 from cdckit.tables.truncates import IS_TRUNCATE
 
@@ -40,20 +40,31 @@ class TableFault(Fault):
     KEY_MISSING = "KEY_MISSING", "All key columns of the row are null: it is about no entity."
 
 
-@built_once
-def digest_column() -> Column:
-    """The `digest` of what a row says, how it was read, and what it is sequenced by."""
+class Words(NamedTuple):
+    """What the call says of all rows alike: what stands in each of them has the same names in every call."""
+
+    keys: tuple[str, ...]
+    time: Unreadable
+    places: tuple[Unreadable, ...]
+    end: Unreadable | None
+    priority: int
+    says_arrival: bool
+    """Whether the call says when a row came."""
+
+
+def with_digest(statements: DataFrame) -> DataFrame:
+    """Add `digest`, of what a row says, how it was read, and what it is sequenced by."""
     times = [as_text(F.col(name), T.TimestampType()) for name in ("effective_timestamp", UNTIL)]
     # Null adds nothing to the text: the digest of most rows is that of a table without ends or returns.
     deletes = F.when(F.col("deletes"), "deletes")
     identity = ("sequence", times[0], "place", "content", times[1], "returns", deletes, "reading")
-    return F.md5(F.concat_ws("\n", *identity))
+    return statements.withColumn("digest", F.md5(F.concat_ws("\n", *identity)))
 
 
 @built_once
-def change_columns(reading: Reading) -> tuple[str | Column, ...]:
+def change_columns(words: Words) -> tuple[str | Column, ...]:
     """The columns of changes, and whether it is a truncate, over statements with their digests."""
-    sound = error_columns(reading)[ERROR_CODE].isNull()
+    sound = error_columns(words)[ERROR_CODE].isNull()
     end = F.col(UNTIL).alias(UNTIL, metadata={IS_PERIOD: True})
     # A message may say several things of one entity: which of them it is, its content tells.
     number = F.when(F.col("message").isNull(), 1).otherwise(
@@ -64,13 +75,13 @@ def change_columns(reading: Reading) -> tuple[str | Column, ...]:
     return (
         F.when(sound, F.when(F.col("deletes"), DELETE).otherwise(UPSERT)).alias("operation"),
         "effective_timestamp",
-        *([] if reading.end_time is None else [end]),
+        *([] if words.end is None else [end]),
         "sequence",
-        arrival.alias("arrival", metadata={} if reading.says_arrival else {IS_EFFECTIVE: True}),
+        arrival.alias("arrival", metadata={} if words.says_arrival else {IS_EFFECTIVE: True}),
         # The source first: a table that does not know it shows who said so all the same.
         F.coalesce("message", F.concat_ws("-", "source", "digest")).alias("message_id"),
         "source",
-        F.lit(reading.priority).alias("priority"),
+        F.lit(words.priority).alias("priority"),
         "data",
         "carried",
         (F.col(IS_TRUNCATE) & sound).alias(IS_TRUNCATE),
@@ -78,15 +89,15 @@ def change_columns(reading: Reading) -> tuple[str | Column, ...]:
 
 
 @built_once
-def row_reject(reading: Reading) -> Column:
+def row_reject(words: Words) -> Column:
     """Tell what is wrong with a row, and give the row as a record; null where nothing is."""
-    return reject_column({**_record(), **error_columns(reading)})
+    return reject_column({**_record(), **error_columns(words)})
 
 
 @built_once
-def record_columns(reading: Reading) -> tuple[Column, ...]:
+def record_columns(words: Words) -> tuple[Column, ...]:
     """The row as a record, and what is wrong with it."""
-    columns = {**_record(), **error_columns(reading)}
+    columns = {**_record(), **error_columns(words)}
     return tuple(value.cast(REJECT_SCHEMA[name].dataType).alias(name) for name, value in columns.items())
 
 
@@ -105,9 +116,9 @@ def _record() -> dict[str, Column]:
 
 
 @built_once
-def error_columns(reading: Reading) -> dict[str, Column]:
+def error_columns(words: Words) -> dict[str, Column]:
     """Tell what is wrong with a row: the first of its faults."""
-    faults = _faults(reading)
+    faults = _faults(words)
     codes = (F.when(wrong, F.lit(str(fault))) for fault, (wrong, _) in faults.items())
     sentences = (
         F.when(wrong, F.concat(F.lit(f"{fault.sentence} "), finding, F.lit(".")))
@@ -116,21 +127,21 @@ def error_columns(reading: Reading) -> dict[str, Column]:
     return {ERROR_CODE: F.coalesce(*codes), ERROR_DESCRIPTION: F.coalesce(*sentences)}
 
 
-def _faults(reading: Reading) -> dict[TableFault, tuple[Column, Column]]:
+def _faults(words: Words) -> dict[TableFault, tuple[Column, Column]]:
     """List what can be wrong with a row, where it is, and what to say of it."""
     has_no_time = F.col("effective_timestamp").isNull()
     # All columns are read whatever is asked: Spark calls a row corrupt by those that it needs.
     is_corrupt = F.col("corrupt").isNotNull() & F.col("content").isNotNull()
-    finding = reading.time.finding("time_said")
+    finding = words.time.finding("time_said")
     lacks_key = F.col("lacks_key") & ~F.col(IS_TRUNCATE)
     return {
         TableFault.ROW_UNREADABLE: (is_corrupt, F.lit("It is kept as it came")),
         TableFault.TIME_MISSING: (has_no_time & is_missing("time_said"), finding),
         TableFault.TIME_UNREADABLE: (has_no_time, finding),
-        **_place_faults(reading.places),
-        **({} if reading.end_time is None else _end_faults(reading.end_time)),
+        **_place_faults(words.places),
+        **({} if words.end is None else _end_faults(words.end)),
         TableFault.TIME_OUT_OF_RANGE: (F.size("outside_years") > 0, F.array_join("outside_years", ", ")),
-        TableFault.KEY_MISSING: (lacks_key, F.lit(f"The keys are {', '.join(reading.keys)}")),
+        TableFault.KEY_MISSING: (lacks_key, F.lit(f"The keys are {', '.join(words.keys)}")),
     }
 
 

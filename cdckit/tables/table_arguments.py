@@ -37,17 +37,18 @@ from cdckit.parts.tables import (
     with_whole_numbers,
     without_void,
 )
-from cdckit.parts.values import is_collated
+from cdckit.parts.values import as_text, is_collated
 from cdckit.tables.times import (
     NEEDED_ORDER,
     NEEDED_TIME,
     TEXTS,
-    NamedColumn,
+    TypedColumn,
     Unreadable,
+    as_instant,
     has_order_text,
-    instant_of,
     is_time,
     reading_expressions,
+    text_digits,
 )
 
 _LOG = logging.getLogger(__name__)
@@ -74,18 +75,17 @@ class UnfitTable(tables.UnfitArguments):
 
 class GivenTable(NamedTuple):
     """
-    A table's rows, its own columns, and its pandas.
+    A table's rows, its own columns, the place of a row, where rows have an order, and its pandas.
 
-    `row` and `digits` name columns of *frame*: the place of a row, where rows have an order, and by column of
-    times the digits below a microsecond of those that have such.  `empty` are the columns in which, or in
-    parts of which, nothing stands, with the types in which void says where.
+    `digits` are, by column of times, the digits below a microsecond of those that have such; `empty` the
+    columns in which, or in parts of which, nothing stands, with the types in which void says where.
     """
 
     frame: DataFrame
     columns: list[str]
-    row: str | None
+    row: Column | None
     pandas: pd.DataFrame | None = None
-    digits: Mapping[str, str] = MappingProxyType({})
+    digits: Mapping[str, Column] = MappingProxyType({})
     empty: Mapping[str, T.DataType] = MappingProxyType({})
 
     def typed(self) -> GivenTable:
@@ -116,36 +116,24 @@ def as_table(frame: AnyTable, *, keys: Collection[object] = ()) -> GivenTable:
         for name, texts in digits_below.items():
             beside = free_name(f"digits of {name}", arrow.column_names)
             arrow = arrow.append_column(beside, pa.array(texts, pa.string()))
-            digits[name] = beside
+            digits[name] = F.col(quoted(beside))
         pandas = frame if isinstance(frame, pd.DataFrame) else None
         rows = session().createDataFrame(arrow)
-        return GivenTable(rows, columns, row, pandas, digits, empty_columns(rows, table))
+        empty = empty_columns(rows.select(*map(quoted, columns)), table)
+        return GivenTable(rows, columns, F.col(quoted(row)), pandas, digits, empty)
     rows = spark_table(frame)
     require_types_of_histories(rows)
     return GivenTable(rows, list(rows.columns), None, empty=empty_columns(rows))
 
 
 class TableArguments(tables.NamedArguments):
-    """
-    Arguments of a call about a *table* as columns of it, and all that is wrong with them.
-
-    An expression becomes a column beside those of the table (`with_expressions`), so that what is made of it
-    is made of a name and a type.
-    """
+    """Arguments of a call about a *table* as columns of it, and all that is wrong with them."""
 
     unfit, kind = UnfitTable, "column"
 
     def __init__(self, table: GivenTable) -> None:
         super().__init__()
         self.table, self.frame, self.columns = table, table.frame, table.columns
-        self._expressions: dict[str, Column] = {}
-        self._typed_before: dict[object, NamedColumn] = {}
-
-    def with_expressions(self) -> DataFrame:
-        """The table, and beside its columns the expressions that the call names."""
-        if not self._expressions:
-            return self.frame
-        return self.frame.select("*", *(value.alias(name) for name, value in self._expressions.items()))
 
     def require_all(self) -> None:
         """Raise `UnfitTable` with all that was found wrong, if anything was."""
@@ -168,7 +156,7 @@ class TableArguments(tables.NamedArguments):
     def listed(self, columns: Sequence[str | Column], argument: str) -> list[str]:
         """Columns of the table, named by texts or by `col(…)`, in a list."""
         if isinstance(columns, Sequence) and not isinstance(columns, str):
-            return self.names([self.name(column) for column in columns], argument, self.columns)
+            return self.names([self._name(column) for column in columns], argument, self.columns)
         names = [columns] if isinstance(columns, str) and columns in self.columns else []
         remedy = f", such as {names!r}" if names else ""
         self.refuse(f"{argument} is {columns!r}, and must be a list of columns{remedy}")
@@ -176,7 +164,7 @@ class TableArguments(tables.NamedArguments):
 
     def parts(
         self, expressions: str | Column | Sequence[str | Column] | None, argument: str
-    ) -> list[NamedColumn]:
+    ) -> list[TypedColumn]:
         """The columns, or expressions, that a table is sequenced by."""
         given: Any = expressions
         is_single = isinstance(given, str | Column) or not isinstance(given, Iterable)
@@ -190,50 +178,69 @@ class TableArguments(tables.NamedArguments):
             self.refuse(f"{argument} is empty")
         return typed
 
-    def with_times(self, parts: list[NamedColumn]) -> list[NamedColumn]:
+    def with_times(self, parts: list[TypedColumn]) -> list[TypedColumn]:
         """The parts of a sequence; a first one of texts as times, where the table at hand has such in it."""
         if self.table.row is None or not parts or not isinstance(parts[0].kind, TEXTS):
             return parts
-        has_times = self.with_expressions().where(instant_of(parts[0]).isNotNull()).limit(1).count()
-        return [parts[0]._replace(holds_times=bool(has_times)), *parts[1:]]
+        instant = as_instant(parts[0].value, parts[0].kind, parts[0].words)
+        assert instant is not None
+        number = self.frame.where(instant.isNotNull()).limit(1).count()
+        time = TypedColumn(instant, T.TimestampType(), parts[0].digits)
+        return [time, *parts[1:]] if number else parts
 
-    def condition(self, expression: str | Column | None, argument: str) -> NamedColumn | None:
-        """A condition."""
+    def condition(self, expression: str | Column | None, argument: str) -> Column:
+        """A condition; where it is null it does not hold."""
         typed = None if expression is None else self.expression(expression, argument)
-        if typed is not None and not isinstance(typed.kind, T.BooleanType):
+        if typed is None:
+            return F.lit(False)
+        if not isinstance(typed.kind, T.BooleanType):
             needed = "must be a condition, such as \"operation = 'D'\""
             self.refuse(f"{argument} is {typed.kind.simpleString()}, and {needed}")
-        return typed
+        return F.coalesce(typed.value, F.lit(False))
 
-    def instant(self, expression: str | Column, argument: str) -> NamedColumn | None:
-        """A column or an expression that has an `instant_of`; None where it has none."""
+    def instant(self, expression: str | Column, argument: str) -> Column:
+        """Instants of a column or an expression; null where a text is no ISO 8601."""
         typed = self.expression(expression, argument)
-        if typed is None or is_time(typed.kind) or isinstance(typed.kind, TEXTS):
-            return typed
-        self.refuse(f"{argument} is {typed.kind.simpleString()}, and must be {NEEDED_TIME}")
-        return None
+        instant = None if typed is None else as_instant(typed.value, typed.kind, typed.words)
+        if typed is not None and instant is None:
+            self.refuse(f"{argument} is {typed.kind.simpleString()}, and must be {NEEDED_TIME}")
+        return F.lit(None).cast("timestamp_ltz") if instant is None else instant
+
+    def digits(self, expression: object) -> Column:
+        """Write what an instant lacks of its time: its digits below a microsecond, perhaps none."""
+        typed = self._known(expression)
+        return F.lit("") if typed is None or typed.digits is None else F.coalesce(typed.digits, F.lit(""))
+
+    def time_text(self, expression: object, within: Sequence[str] = ()) -> Column:
+        """
+        Write as text what a row has for a time; where *expression* reads none, the texts of columns *within*.
+        """
+        typed = self._known(expression)
+        text = F.lit(None).cast("string") if typed is None else as_text(typed.value, typed.kind)
+        if len(within) > 1:
+            texts = F.array_compact(F.array(*(F.nullif(F.trim(quoted(name)), F.lit("")) for name in within)))
+            return F.coalesce(text, F.nullif(F.array_join(F.array_distinct(texts), " "), F.lit("")))
+        return F.coalesce(text, F.col(quoted(within[0]))) if within else text
 
     def columns_to_read(self, expression: object) -> list[str]:
         """The columns of an expression that makes times of texts alone; none if it names null as a value."""
-        texts, typed = self._texts_in(expression), self.known(expression)
+        texts, typed = self._texts_in(expression), self._known(expression)
         # The quotes of `Column<'…'>` are none of a text.
         words = expression if isinstance(expression, str) else str(expression)[len("Column<'") : -len("'>")]
         names_null = any(_NULL.findall(words))
         is_made_of_texts = texts == self._named_in(expression) and typed is not None and is_time(typed.kind)
         return texts if is_made_of_texts and not names_null else []
 
-    def unreadable(
-        self, expression: object, argument: str, within: Sequence[str] | None = None
-    ) -> Unreadable:
-        """Say of rows that their time cannot be read; *within* are columns whose texts are told instead."""
+    def unreadable(self, expression: object, argument: str, *, within: bool = False) -> Unreadable:
+        """Say of rows that their time, the `time_text`, cannot be read."""
         words = expression if isinstance(expression, str) else argument
         left_out = f'frame.where("{words} is not null")'
         if words in self.columns:
             left_out = self.table.without(words)
             words = quoted_if_needed(words)
-        for column in () if within is None else self.text_column(expression):
+        for column in self.text_column(expression) if within else ():
             words = quoted_if_needed(column)
-        return Unreadable(argument, words, left_out, self.known(expression), tuple(within or ()))
+        return Unreadable(argument, words, left_out)
 
     def text_column(self, expression: object) -> list[str]:
         """The one column of texts that an expression names; none of several, or where it is a column."""
@@ -251,11 +258,16 @@ class TableArguments(tables.NamedArguments):
             return []
         return [name for name in self.columns if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", words)]
 
-    def source(self, source: str | Column) -> str | NamedColumn:
+    def source(self, source: str | Column) -> Column:
         """Take who says so: a name, or a column whose values are names."""
         if not isinstance(source, Column):
-            return require_name(source, "source")
-        return self.expression(source, "source") or ""
+            return F.lit(require_name(source, "source"))
+        return self.text(source, "source")
+
+    def text(self, expression: str | Column, argument: str) -> Column:
+        """The texts of a column or an expression."""
+        typed = self.expression(expression, argument)
+        return F.lit(None).cast("string") if typed is None else as_text(typed.value, typed.kind)
 
     def lacks_time(self, sequence: object, kind: T.DataType) -> None:
         """Note that nothing says when a row is true, its *sequence* being of *kind*."""
@@ -289,7 +301,8 @@ class TableArguments(tables.NamedArguments):
         if self.table.pandas is None or not isinstance(self._kind(name), TEXTS):
             return []
         text = F.col(quoted(name))
-        instant = instant_of(NamedColumn(name, self._kind(name)))
+        instant = as_instant(text, self._kind(name), quoted(name))
+        assert instant is not None
         ways = F.collect_set(reading_expressions(text, quoted_if_needed(name)))
         (row,) = self.frame.where(text.isNotNull()).agg(F.bool_and(instant.isNotNull()), ways).collect()
         is_iso, several = row
@@ -297,7 +310,7 @@ class TableArguments(tables.NamedArguments):
             return [name]
         return [way for way in several[0] if all(way in reading for reading in several)] if several else []
 
-    def expression(self, expression: str | Column, argument: str) -> NamedColumn | None:
+    def expression(self, expression: str | Column, argument: str) -> TypedColumn | None:
         """A column of the table by its name, or an expression over them; None where that is wrong."""
         if not isinstance(expression, str | Column):
             self.refuse(f"{argument} is {expression!r}, and must be a column, an expression or its text")
@@ -316,7 +329,7 @@ class TableArguments(tables.NamedArguments):
             near = nearest_name(expression, self.columns) if isinstance(expression, str) else None
             return None if near is None else self._typed(near)
 
-    def known(self, expression: object) -> NamedColumn | None:
+    def _known(self, expression: object) -> TypedColumn | None:
         """A column, or an expression, as it is; None where it is neither, or Spark cannot read it."""
         if isinstance(expression, str | Column):
             with suppress(*_SPARK_ERRORS):
@@ -361,8 +374,7 @@ class TableArguments(tables.NamedArguments):
             listed = [name for name in self.columns if name not in left_out]
         return [name for name in self.columns if name in keys or name in listed]
 
-    def name(self, column: str | Column) -> str:
-        """The name of a column, or of what an expression makes."""
+    def _name(self, column: str | Column) -> str:
         if not isinstance(column, Column):
             return str(column)
         try:
@@ -370,24 +382,23 @@ class TableArguments(tables.NamedArguments):
         except AnalysisException as error:
             return _unknown_name(error) or str(column)
 
-    def _typed(self, expression: str | Column) -> NamedColumn:
-        if isinstance(expression, str) and expression in self.columns:
-            return NamedColumn(expression, self._kind(expression), self.table.digits.get(expression))
-        # A Column is equal to nothing.
-        before = expression if isinstance(expression, str) else id(expression)
-        if before not in self._typed_before:
-            # What makes several rows of one is no value within another.
-            value = F.coalesce(expression if isinstance(expression, Column) else self._parse(expression))
-            kind = self.frame.select(value.alias("value")).schema["value"].dataType
-            name = free_name("an expression", [*self.frame.columns, *self._expressions])
-            digits = {f"Column<'{at}'>": beside for at, beside in self.table.digits.items()}
-            self._expressions[name] = value
-            self._typed_before[before] = NamedColumn(
-                name, kind, digits.get(str(expression)) if digits else None
-            )
-        return self._typed_before[before]
+    def _typed(self, expression: str | Column) -> TypedColumn:
+        value = expression if isinstance(expression, Column) else self._parse(expression)
+        kind = self.frame.select(value.alias("value")).schema["value"].dataType
+        if isinstance(kind, TEXTS):
+            return TypedColumn(value, kind, text_digits(value), self._words(expression))
+        names = [name for name in self.table.digits if str(expression) in (name, f"Column<'{name}'>")]
+        return TypedColumn(value, kind, self.table.digits[names[0]] if names else None)
+
+    def _words(self, expression: str | Column) -> str | None:
+        """The SQL that names a column or an expression; None of one that is given as a column."""
+        if isinstance(expression, Column):
+            return None
+        return quoted(expression) if expression in self.columns else expression
 
     def _parse(self, text: str) -> Column:
+        if text in self.columns:
+            return F.col(quoted(text))
         try:
             return F.expr(text)
         except ParseException:

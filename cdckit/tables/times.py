@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from pyspark.sql import Column
@@ -10,7 +10,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.model.changes import sortable_number
-from cdckit.parts.arguments import quoted
 from cdckit.parts.built_columns import built_once
 from cdckit.parts.public_calls import called_function
 from cdckit.parts.values import as_text, as_utc_instant, decimal_text, within_years
@@ -75,7 +74,7 @@ def is_time(kind: T.DataType) -> bool:
     return isinstance(kind, TIMES)
 
 
-def as_instant(value: Column, kind: T.DataType) -> Column | None:
+def as_instant(value: Column, kind: T.DataType, words: str | None = None) -> Column | None:
     """
     The instant that a value names, in UTC where it says no zone, whatever the zone of the session is.
 
@@ -83,10 +82,23 @@ def as_instant(value: Column, kind: T.DataType) -> Column | None:
     second are cut (`text_digits`).  A text is ISO 8601 in its extended form, or in the basic one with a
     clock; a space for the T, a comma in the second, an offset without a colon or minutes will do.  Null where
     a text is no ISO 8601, or an instant is not in the years 1 to 9999; None for types that name no instant.
+    What *words* of SQL name is parsed by columns that are built once.
     """
     if is_time(kind):
         return within_years(as_utc_instant(value, kind), T.TimestampType())
-    return _parse_text(value.cast("string")) if isinstance(kind, TEXTS) else None
+    if not isinstance(kind, TEXTS):
+        return None
+    return _of_text(value, words, _parse_text)
+
+
+def _of_text(value: Column, words: str | None, make: Callable[[Column], Column]) -> Column:
+    """What is made of a text; once for all calls where *words* of SQL name it."""
+    return make(value.cast("string")) if words is None else _of_words(words, make)
+
+
+@built_once
+def _of_words(words: str, make: Callable[[Column], Column]) -> Column:
+    return make(F.expr(words).cast("string"))
 
 
 _OUTSIDE_YEARS = r"^([+-]\d{4,}|\d{5,}|0000)-\d{2}-\d{2}"
@@ -165,6 +177,15 @@ def is_other_day(text: Column) -> Column:
     return F.coalesce(has_day & _parse_text(text).isNull(), F.lit(False))
 
 
+def other_day(part: TypedColumn) -> Column:
+    """The text of a column where it is an other day (`is_other_day`); null elsewhere."""
+    return _of_text(part.value, part.words, _keep_other_day)
+
+
+def _keep_other_day(text: Column) -> Column:
+    return F.when(is_other_day(text), text)
+
+
 def _first_like(text: Column, expressions: Mapping[str, Column]) -> Column:
     """Choose what stands for the first of the regular expressions found in the text; null without one."""
     return F.coalesce(*(F.when(text.rlike(sign), expression) for sign, expression in expressions.items()))
@@ -175,28 +196,12 @@ class Unreadable(NamedTuple):
     What to say where a row has no time that can be read.
 
     `argument` is that of the call, `words` what was said for it, as in SQL; `left_out` is a call that leaves
-    out the rows without one.  What stands in a row is in `column`; where that has nothing, it is in the texts
-    of the columns `within`, of which it is made.
+    out the rows without one.  What stands in a row, as text, is a column that SQL names.
     """
 
     argument: str
     words: str
     left_out: str
-    column: NamedColumn | None = None
-    within: tuple[str, ...] = ()
-
-    def text(self) -> Column:
-        """What a row has for the time, as text."""
-        text, within = text_of(self.column), [F.col(quoted(name)) for name in self.within]
-        if len(within) > 1:
-            texts = F.array_compact(F.array(*(F.nullif(F.trim(column), F.lit("")) for column in within)))
-            return F.coalesce(text, F.nullif(F.array_join(F.array_distinct(texts), " "), F.lit("")))
-        return F.coalesce(text, *within)
-
-    def other_day(self) -> Column:
-        """What a row has there, where that is an other day (`is_other_day`); null elsewhere."""
-        text = text_of(self.column)
-        return F.when(is_other_day(text), text)
 
     def sentence(self, text_column: str, row: Column) -> Column:
         """The sentence that ends a job: what is wrong, and the row."""
@@ -248,51 +253,16 @@ _AFTER_EVERY_PART = "\uffff"
 
 
 class TypedColumn(NamedTuple):
-    """A column and the type that it has; of times also the digits that are below a microsecond, as text."""
+    """
+    A column and the type that it has; of times also the digits that are below a microsecond, as text.
+
+    `words` are the SQL that names it, if there is such.
+    """
 
     value: Column
     kind: T.DataType
     digits: Column | None = None
-
-
-class NamedColumn(NamedTuple):
-    """
-    A column by its name, and its type: equal ones stand for equal columns of Spark (`built_once`).
-
-    `digits` names the column of the digits below a microsecond of times that have such.  `holds_times` tells
-    of a column of texts that its ISO 8601 is read: it is one of times then.
-    """
-
-    name: str
-    kind: T.DataType
-    digits: str | None = None
-    holds_times: bool = False
-
-    def value(self) -> Column:
-        """The column of Spark."""
-        return F.col(quoted(self.name))
-
-    def typed(self) -> TypedColumn:
-        """The column as what it is sequenced by, with its digits."""
-        value = self.value()
-        if not isinstance(self.kind, TEXTS):
-            return TypedColumn(value, self.kind, None if self.digits is None else F.col(quoted(self.digits)))
-        if self.holds_times:
-            return TypedColumn(instant_of(self), T.TimestampType(), text_digits(value))
-        return TypedColumn(value, self.kind, text_digits(value))
-
-
-@built_once
-def instant_of(column: NamedColumn) -> Column:
-    """The `as_instant` of a column that has such."""
-    instant = as_instant(column.value(), column.kind)
-    assert instant is not None
-    return instant
-
-
-def text_of(column: NamedColumn | None) -> Column:
-    """The texts of a column; nulls where there is none."""
-    return F.lit(None).cast("string") if column is None else as_text(column.value(), column.kind)
+    words: str | None = None
 
 
 def has_order_text(kind: T.DataType) -> bool:
@@ -336,7 +306,7 @@ def _part(part: TypedColumn) -> Column:
 
 
 def _text(part: TypedColumn) -> Column:
-    value, kind, digits = part
+    value, kind, digits, words = part
     if isinstance(kind, T.StructType):
         parts = [TypedColumn(value.getField(field.name), field.dataType) for field in kind]
         return F.when(value.isNotNull(), _join_parts(parts))
@@ -350,7 +320,7 @@ def _text(part: TypedColumn) -> Column:
         micros = sortable_number(F.unix_micros(instant))
         return micros if digits is None else F.concat(micros, F.coalesce(digits, F.lit("")))
     if isinstance(kind, TEXTS):
-        return _in_utc(value.cast("string"))
+        return _of_text(value, words, _in_utc)
     if isinstance(kind, T.BooleanType):
         return value.cast("int").cast("string")
     return F.lower(F.hex(value))
