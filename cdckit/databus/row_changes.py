@@ -29,6 +29,7 @@ from cdckit.parts.argument_forms import instance_of, rows_of, takes
 from cdckit.parts.arguments import require_keys
 from cdckit.parts.arrow_types import spark_type
 from cdckit.parts.arrow_widening import common_type, to_common_type
+from cdckit.parts.values import within_years
 from cdckit.parts.workers import WorkerPlan
 
 _SOURCE = instance_of(Source, "a Source")
@@ -242,7 +243,7 @@ def _data_with_key(rows: DataFrame, keys: Sequence[str]) -> Column:
     assert isinstance(row, T.StructType)
     kind, number = row[keys[0]].dataType, F.col("long_key")
     if isinstance(kind, T.DateType):
-        number_key = F.date_from_unix_date(number.try_cast("int"))
+        number_key = within_years(F.date_from_unix_date(number.try_cast("int")), kind)
     elif isinstance(kind, T.TimestampType | T.TimestampNTZType):
         # Nothing says whether it counts milliseconds or microseconds.
         number_key = F.lit(None).cast(kind)

@@ -60,8 +60,9 @@ def share_rows(rows: DataFrame, number: Column, *, everywhere: Column) -> DataFr
 
     A partition of several shares has the latter several times.
     """
-    partitions = int(str(rows.sparkSession.conf.get("spark.sql.shuffle.partitions")))
-    shares = min(SHARES, SHARES_EACH * partitions)
+    # Platforms may say "auto".
+    partitions = str(rows.sparkSession.conf.get("spark.sql.shuffle.partitions"))
+    shares = min(SHARES, SHARES_EACH * int(partitions)) if partitions.isdecimal() else SHARES
     share = F.pmod(number, F.lit(shares))
     all_shares = F.when(everywhere, F.sequence(F.lit(0).cast("long"), F.lit(shares - 1).cast("long")))
     shared = rows.withColumn("share", F.explode(F.coalesce(all_shares, F.array(share))))

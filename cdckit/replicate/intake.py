@@ -154,7 +154,7 @@ def require_topics(tables: Iterable[FeedTable]) -> None:
     """Raise for tables whose records cannot be read again: what came cannot be told from another's now."""
     lacking = ", ".join(sorted(str(table) for table in tables if table.is_ambiguous))
     if lacking:
-        needed = f"settings that name the topics of {lacking}: another table has its schema id"
+        needed = f"settings that name the topics of {lacking} alone: another table has its schema id"
         raise InvalidArgument(None, "tables", needed, None)
 
 

@@ -327,7 +327,8 @@ def _read(frame: AnyTable, *, priority: int, **options: Any) -> _Read:
     begin, end, effective = given.valid_from, given.valid_to, given.effective
     if given.column_list is None:
         # The text of a column that is one by name is that name.
-        times = {str(time).removeprefix("Column<'").removesuffix("'>") for time in (begin, end)}
+        given_times = (time for time in (begin, end) if isinstance(time, str | Column))
+        times = {str(time).removeprefix("Column<'").removesuffix("'>") for time in given_times}
         fields = [name for name in fields if name in key_names or name not in times]
     if begin is None and end is not None:
         arguments.refuse("valid_to is said, and valid_from is not: an end needs a beginning")

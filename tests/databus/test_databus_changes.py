@@ -199,12 +199,15 @@ def test_a_delete_that_says_its_date_by_a_number_says_the_day(spark: SparkSessio
     source = databus.Source(1, "s", [json.dumps({"type": "record", "name": "S", "fields": fields})])
     event = {"sequence": 1, "physicalPartitionId": 1, "timestampInNanos": 1}
     deleted = {**event, "opcode": "DELETE", "key": 19000, "srcId": 1}
+    far = {**deleted, "key": 20_240_101}
     rows = [
         (None, json.dumps(sent).encode(), "t", 0, at, datetime(2024, 1, 1, tzinfo=UTC), 0, None)
-        for at, sent in enumerate([deleted, {**event, "srcId": -2}])
+        for at, sent in enumerate([deleted, far, {**event, "srcId": -2}])
     ]
     decoded = databus.decode(spark.createDataFrame(rows, RECORD_SCHEMA), [source])
-    [day] = databus.changes(decoded, source, keys=["day"]).collect()
-    assert (day["operation"], day["data"]["day"]) == ("delete", date(2022, 1, 8))
-    [at] = databus.changes(decoded, source, keys=["at"]).select("reject.error_code").collect()
-    assert at["error_code"] == "KEY_MISSING"
+    days = databus.changes(decoded, source, keys=["day"]).orderBy("arrival.offset")
+    day, none = days.select("operation", "data.day", "reject.error_code").collect()
+    assert (day["operation"], day["day"]) == ("delete", date(2022, 1, 8))
+    assert (none["day"], none["error_code"]) == (None, "KEY_MISSING")  # in no year up to 9999
+    codes = databus.changes(decoded, source, keys=["at"]).select("reject.error_code").collect()
+    assert [row["error_code"] for row in codes] == ["KEY_MISSING"] * 2

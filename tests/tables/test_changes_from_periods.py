@@ -220,3 +220,5 @@ def test_times_given_as_columns_are_no_fields(spark: SparkSession) -> None:
     )
     changes = changes_from(rows, keys=["id"], valid_from=F.col("since"), valid_to=F.col("until"))
     assert [row.data.asDict() for row in changes.collect()] == [{"id": 1, "p": 20}]
+    of_one_time = changes_from(rows.withColumnRenamed("until", "None"), keys=["id"], valid_from="since")
+    assert of_one_time.schema["data"].dataType.fieldNames() == ["id", "p", "None"]

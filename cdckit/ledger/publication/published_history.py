@@ -7,16 +7,19 @@ import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date, time, timedelta, tzinfo
-from decimal import Decimal
+from datetime import date, time, timedelta, timezone
+from enum import Enum
 from functools import partial
 from inspect import unwrap
+from numbers import Number
 from pathlib import Path
 from types import FunctionType
 from urllib.parse import unquote
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from pyspark.sql import DataFrame
+from pyspark.sql.types import DataType
 
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import visible_history
@@ -164,7 +167,7 @@ class _History:
         return table.put_changes(self.apply_form(some), touched, shown)
 
 
-_PLAIN = (str, bytes, int, float, Decimal, date, time, timedelta, tzinfo, UUID)
+_PLAIN = (str, bytes, Number, date, time, timedelta, timezone, ZoneInfo, UUID, Enum, DataType)
 """Of what has one text for one value, in each process."""
 
 

@@ -349,7 +349,7 @@ def test_what_is_no_correction_is_told_and_cannot_be_applied(ledger: Ledger) -> 
         assert apply.disabled
     end.value = ""
     show.click()
-    assert "Use `try_cast` to tolerate malformed input" in shown(panel.widget)
+    assert "correction_form() needs value to be of int; it is" in shown(panel.widget)
     assert apply.disabled
     value.value, start.value, end.value = "15", "2024-03-10 07:00", "2024-03-10 08:00"
     show.click()
