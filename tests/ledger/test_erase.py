@@ -19,6 +19,7 @@ from cdckit.errors import InvalidArgument, UnfitList
 from cdckit.ledger import Ledger, UnfinishedErasure, UnknownEntities, intake, ledger
 from cdckit.ledger.erasure import erasure_requests, erasure_steps, forgotten_entities
 from cdckit.outputs import scd_type_2
+from cdckit.parts import at_home
 from cdckit.store import ForeignChange, NoSuchTable, OtherKind, Store
 from cdckit.store import erasure as store_erasure
 from cdckit.store import transaction as store_transaction
@@ -140,6 +141,20 @@ def test_a_ledger_with_much_to_write_is_left_to_workers(
     monkeypatch.setattr(forgotten_entities, "worker_reports", counted)
     assert copy.erase(where="true", **WHO).entities
     assert left_to_workers == [is_much]
+
+
+def test_of_a_bucket_one_worker_forgets_however_many_they_are(
+    copy: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than are held here: of two workers each would write the file anew, with whom the other erased."""
+    for bound in ("HELD_ROWS", "WORK_ROWS"):
+        monkeypatch.setattr(at_home, bound, 3)
+    receipt = copy.erase(where="h >= 20", **WHO)
+    assert (receipt.entities, receipt.is_proven) == (20, True)
+    assert find_remains(tmp_path, {str(n): [f"name{n:03d}."] for n in range(20, 40)}) == {}
+    assert names_in(copy) == ["again003.", "again004.", *(f"name{n:03d}." for n in range(20))]
+    assert copy.changes().count() == 24
+    copy.check(deep=True)
 
 
 def test_only_files_that_hold_them_are_written(copy: Ledger) -> None:

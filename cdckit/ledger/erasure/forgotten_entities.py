@@ -148,7 +148,8 @@ def _run(upkeep: Upkeep, entities: DataFrame, fields: list[str]) -> list[dict[st
     # By a number of its own: few rows would be put together in one task, that has all the files to write.
     parts = max(1, min(len(tasks), max(_LEAST_TASKS, work)))
     spread = entities.repartition(parts, BUCKET) if work else entities
-    return worker_reports(spread, erase, large=True, heavy=bool(work))
+    # A bucket's files are written anew by one worker, however few they are.
+    return worker_reports(spread, erase, large=True, by=() if work else [BUCKET], heavy=bool(work))
 
 
 def _adopt(
