@@ -30,7 +30,13 @@ from cdckit.store.errors import DamagedTable
 from cdckit.store.files import NAME_KEY, OUR_FILES, File, Table, Target, Where
 from cdckit.store.locations import Location
 
-_READING = {"datetimeRebaseMode": "CORRECTED", "parquet.page.verify-checksum.enabled": "true"}
+# What a session passes over elsewhere, a store must not: what is read may be written anew without it.
+_READING = {
+    "datetimeRebaseMode": "CORRECTED",
+    "parquet.page.verify-checksum.enabled": "true",
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+}
 _REMEDY = (
     "Bring the file back from a copy of the store. If `vacuum` has deleted it because this commit is old, "
     "read a newer one."

@@ -277,3 +277,17 @@ def test_a_deep_check_names_the_damaged_file_whoever_reads_it(
     with pytest.raises(DamagedTable, match=told.format(rows - 1, rows)) as raised:
         store.check(deep=True)
     assert (raised.value.table, raised.value.file) == ("log", f"log/{first.name}")
+
+
+def test_what_a_session_passes_over_elsewhere_a_store_does_not(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows that are read may be written anew: without those of a file that nobody could read."""
+    store = Store(spark, tmp_path / "store")
+    add(store, "log", *range(2_000))
+    [path] = (tmp_path / "store" / "log").glob("cdc-*.parquet")
+    flip_a_bit(path)
+    spark.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
+    try:
+        with pytest.raises(Exception, match=r"(?i)checksum|CRC"):
+            store.snapshot().read("log").agg({"n": "sum"}).collect()
+    finally:
+        spark.conf.unset("spark.sql.files.ignoreCorruptFiles")
