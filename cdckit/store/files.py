@@ -123,6 +123,9 @@ class File:
             all_null = some_null = low is None
         else:
             low, high, nulls = self.low.get(name), self.high.get(name), self.nulls.get(name)
+            if isinstance(high, datetime):
+                # A log has milliseconds, and other writers cut off what is below them.
+                high = high.replace(microsecond=high.microsecond // 1000 * 1000 + 999)
             all_null, some_null = bool(self.rows) and nulls == self.rows, nulls != 0
         if isinstance(sought, tuple):
             lowest, highest = sought

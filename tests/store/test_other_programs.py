@@ -6,7 +6,7 @@ import json
 import random
 import time
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -382,6 +382,18 @@ def test_files_that_others_have_put_together_are_taken_over(store: Store, table:
         transaction.replace("log", numbers(5))
         transaction.commit()
     assert everything(table) == [5]
+
+
+def test_an_instant_is_found_in_files_that_others_have_put_together(store: Store, place: Path) -> None:
+    """Of the greatest instant of a file they cut off what is below a millisecond."""
+    instants = [datetime(2024, 1, 1, 12, 0, 0, micros, tzinfo=UTC) for micros in (123_456, 123_457)]
+    for instant in instants:
+        with store.begin() as transaction:
+            transaction.append("ends", pa.table({"end": [instant]}))
+            transaction.commit()
+    DeltaTable(str(place / "ends")).optimize.compact()
+    for least, rows in ((instants[1], 1), (instants[1] + timedelta(milliseconds=1), 0)):
+        assert store.snapshot().arrow("ends", {"end": (least, None)}).num_rows == rows
 
 
 def test_partitions_of_files_that_others_have_written_are_those_of_the_log(
