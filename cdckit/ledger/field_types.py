@@ -20,6 +20,7 @@ from cdckit.errors import WrongColumnType
 from cdckit.ledger.columns import log_fields
 from cdckit.ledger.kind import Kind
 from cdckit.model.changes import AS_SENT, empty_fields, typed_fields, untyped_fields, with_empty_as
+from cdckit.model.rejected_records import usable_changes
 from cdckit.parts.widening import fill_void, has_void, void_as_text
 from cdckit.store import Transaction
 
@@ -96,7 +97,7 @@ def look_for_values(transaction: Transaction, kind: Kind, rows: DataFrame) -> tu
         if field.name not in empty and field.name in log.names and log[field.name].dataType != field.dataType
     ]
     of_texts = [field.name for field in others if isinstance(field.dataType, T.StringType)]
-    empty |= dict.fromkeys(_find_empty(rows, of_texts), T.NullType())
+    empty |= dict.fromkeys(_find_empty(usable_changes(rows), of_texts), T.NullType())
     beside_texts = [
         field.name
         for field in others

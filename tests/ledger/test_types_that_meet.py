@@ -109,3 +109,13 @@ def test_numbers_where_a_door_had_times_become_texts(spark: SparkSession, tmp_pa
     history = ledger.history().orderBy("valid_from_timestamp").select("at").collect()
     assert [row["at"] for row in history] == ["2024-03-18 00:00:00", "19800"]
     ledger.check(deep=True)
+
+
+def test_a_text_in_a_row_that_is_a_reject_makes_no_texts(spark: SparkSession, tmp_path: Path) -> None:
+    """Nothing else stands in the column of that night, so the numbers of before stay numbers."""
+    ledger = Ledger(spark, tmp_path, entity="e", keys=["id"], buckets=1)
+    for day, rows in enumerate(("(1, 20)", "(1, CAST(NULL AS string)), (NULL, 'n/a')"), 1):
+        table = spark.sql(f"SELECT * FROM VALUES {rows} AS rows(id, price)")
+        ledger.apply(changes_from(table, keys=["id"], effective=datetime(2024, 4, day, tzinfo=UTC)))
+    assert ledger.history().select("price").collect() == [(20,)]
+    assert ledger.rejects().count() == 1
