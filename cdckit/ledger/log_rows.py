@@ -185,11 +185,17 @@ def require_times_stay(before: T.StructType, after: T.StructType, *, of_lists: b
             raise WrongColumnType(None, f"data.{field.name}", needed, type_name, remedy)
 
 
-def visible_changes(log: DataFrame, kind: Kind, copy: int = 0) -> DataFrame:
-    """The changes as they were given, and the guid of each; of the truncates those of bucket *copy*."""
+def visible_changes(log: DataFrame, kind: Kind, copy: int = 0, calls: int = 0) -> DataFrame:
+    """
+    The changes as they were given, and the guid of each; of the truncates those of bucket *copy*.
+
+    They came in up to so many *calls*, whose order a ledger or a union that takes them keeps.
+    """
     names = [name for name in log.columns if name not in HIDDEN]
     keys = {KEYS if kind.by_guid else MADE_OF: list(kind.keys)}
     filled = {"carried": _carried_flags(log).alias("carried"), GUID: F.col(GUID).alias(GUID, metadata=keys)}
+    if calls:
+        filled["arrival"] = F.col("arrival").alias("arrival", metadata={TABLES: calls + 1})
     if kind.untyped or kind.empty.names:
         some: dict[str, Any] = {UNTYPED: list(kind.untyped)} if kind.untyped else {}
         some |= note_empty({field.name: field.dataType for field in kind.empty}) if kind.empty.names else {}

@@ -100,7 +100,8 @@ class View:
         if key is not None:
             where[GUID].append(EVERY)
         copy = 0 if key is None else where[BUCKET][0]
-        shown = visible_changes(self._snapshot.read(self.kind.changes, where), self.kind, copy)
+        log = self._snapshot.read(self.kind.changes, where)
+        shown = visible_changes(log, self.kind, copy, calls=self.version or 0)
         if MOVED not in shown.columns:
             return shown
         if key is None:
