@@ -34,7 +34,14 @@ from cdckit.tables.statements import (
     row_reject,
     with_digest,
 )
-from cdckit.tables.table_arguments import GivenTable, TableArguments, as_table, column_name, first_of
+from cdckit.tables.table_arguments import (
+    GivenTable,
+    TableArguments,
+    as_table,
+    column_name,
+    expression_text,
+    first_of,
+)
 from cdckit.tables.times import (
     TEXTS,
     TypedColumn,
@@ -326,9 +333,7 @@ def _read(frame: AnyTable, *, priority: int, **options: Any) -> _Read:
     fields = arguments.fields(key_names, given.column_list, given.except_column_list)
     begin, end, effective = given.valid_from, given.valid_to, given.effective
     if given.column_list is None:
-        # The text of a column that is one by name is that name.
-        given_times = (time for time in (begin, end) if isinstance(time, str | Column))
-        times = {str(time).removeprefix("Column<'").removesuffix("'>") for time in given_times}
+        times = {expression_text(time) for time in (begin, end) if isinstance(time, str | Column)}
         fields = [name for name in fields if name in key_names or name not in times]
     if begin is None and end is not None:
         arguments.refuse("valid_to is said, and valid_from is not: an end needs a beginning")

@@ -226,8 +226,7 @@ class TableArguments(tables.NamedArguments):
         """The columns of an expression that makes times of texts alone; none if it names null as a value."""
         texts, typed = self._texts_in(expression), self._known(expression)
         # The quotes of `Column<'…'>` are none of a text.
-        words = expression if isinstance(expression, str) else str(expression)[len("Column<'") : -len("'>")]
-        names_null = any(_NULL.findall(words))
+        names_null = any(_NULL.findall(expression_text(expression)))
         is_made_of_texts = texts == self._named_in(expression) and typed is not None and is_time(typed.kind)
         return texts if is_made_of_texts and not names_null else []
 
@@ -387,8 +386,7 @@ class TableArguments(tables.NamedArguments):
         kind = self.frame.select(value.alias("value")).schema["value"].dataType
         if isinstance(kind, TEXTS):
             return TypedColumn(value, kind, text_digits(value), self._words(expression))
-        names = [name for name in self.table.digits if str(expression) in (name, f"Column<'{name}'>")]
-        return TypedColumn(value, kind, self.table.digits[names[0]] if names else None)
+        return TypedColumn(value, kind, self.table.digits.get(expression_text(expression)))
 
     def _words(self, expression: str | Column) -> str | None:
         """The SQL that names a column or an expression; None of one that is given as a column."""
@@ -422,6 +420,11 @@ def column_name(value: Any, columns: Collection[str]) -> Any:
 def first_of(sequence: object) -> object:
     """Name what a table is sequenced by before all else."""
     return sequence[0] if isinstance(sequence, list | tuple) and sequence else sequence
+
+
+def expression_text(expression: object) -> str:
+    """The SQL of an expression, without what Spark puts around a column's: of one that is named, its name."""
+    return str(expression).removeprefix("Column<'").removesuffix("'>")
 
 
 def _unknown_name(error: Exception) -> str | None:
