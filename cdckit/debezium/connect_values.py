@@ -235,8 +235,8 @@ _NAMES: list[tuple[pa.DataType, Read, list[str]]] = [
     (pa.int32(), _int, ["int32", "int", "integer", f"{_TIME}year"]),
     (pa.int64(), _long, ["int64", "bigint", "long"]),
     (pa.int64(), _long, [f"{_TIME}microtime", f"{_TIME}microduration", f"{_TIME}nanoduration"]),
-    (pa.float32(), floating, ["float32", "float", "real"]),
-    (pa.float64(), floating, ["float64", "double", "double precision"]),
+    (pa.float32(), floating(32), ["float32", "float", "real"]),
+    (pa.float64(), floating(64), ["float64", "double", "double precision"]),
     (pa.date32(), _count(32, lambda days: days, _DAYS, _MICROS_OF_DAY), [f"{_TIME}date", f"{_DATA}date"]),
     # With an offset behind the day, which is always that of UTC.
     (pa.date32(), _day, ["date", f"{_TIME}isodate"]),

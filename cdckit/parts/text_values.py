@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from decimal import Context, Decimal
+from math import inf
 from typing import Any
 
 from cdckit.parts.json_objects import plain_text
@@ -53,12 +54,24 @@ _FLOAT = re.compile(
 )
 
 
-def floating(value: Any) -> float:
-    """A number as the nearest double; also one in a text, an infinity, or NaN."""
-    text = letters(value)
-    if _FLOAT.fullmatch(text) is None:
-        raise Unreadable
-    return float(text)
+_BEYOND = {32: 2.0**128 - 2.0**103, 64: inf}
+"""By its bits the first number that is nearer to infinity than to the largest float."""
+
+
+def floating(bits: int) -> Read:
+    """A number as the nearest float of so many bits; also one in a text, an infinity, or NaN."""
+    beyond = _BEYOND[bits]
+
+    def read(value: Any) -> float:
+        text = letters(value)
+        if _FLOAT.fullmatch(text) is None:
+            raise Unreadable
+        number = float(text)
+        if abs(number) >= beyond and "n" not in text.lower():  # no "inf"
+            raise Unreadable
+        return number
+
+    return read
 
 
 _BOOLEANS = dict.fromkeys(("t", "true", "y", "yes", "1"), True) | dict.fromkeys(

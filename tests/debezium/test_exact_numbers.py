@@ -8,7 +8,9 @@ from base64 import b64encode
 from collections.abc import Callable
 from decimal import Context, Decimal
 from fractions import Fraction
+from math import inf
 
+import numpy as np
 import pytest
 
 from cdckit.debezium.envelopes import read_records
@@ -270,6 +272,9 @@ NOT_HELD = {
     "decimal(10,0)": ["1.5", "15E-1"],
     f"array<{CONNECT}(10,2)>": ["[true]", "[1.10, 19.999]", "[1999E-3]", "[1, -1e400]", "[1E-400]"],
     "array<decimal(10,2)>": ["[1.10, 19.999]"],
+    # Beyond the largest of these floats: of 32 bits 2**128 - 2**103 is the first that is nearer to infinity.
+    "float": ["1e39", '"-1e39"', "340282356779733661637539395458142568448"],
+    "double": ["1e999", "-1e999"],
     "io.debezium.time.Timestamp": ["1529507596945.5"],
 }
 HELD = [
@@ -305,6 +310,15 @@ def test_a_number_is_held_whose_further_digits_are_zeros() -> None:
         assert [row["data"][name] for row in found] == [Decimal(expected) for _, expected in HELD], columns[
             name
         ]
+
+
+@pytest.mark.parametrize("said", ["float", "double"])
+def test_the_largest_float_and_what_is_said_to_be_infinite_are_held(said: str) -> None:
+    """Java writes the largest of 32 bits as 3.4028235E38, which is a little more than it is."""
+    sent = {"3.4028235E38": 3.4028235e38, '"Infinity"': inf, '"-inf"': -inf}
+    values = [debezium_value(f'{{"id": 1, "a": {text}}}') for text in sent]
+    found = [row["data"]["a"] for row in rows(batch(values), ["id"], {"id": "int32", "a": said})]
+    assert found == [float(np.float32(value)) if said == "float" else value for value in sent.values()]
 
 
 def test_a_decimal_that_is_a_word_is_named_as_it_was_sent() -> None:
