@@ -66,7 +66,9 @@ def _connect_decimal(digits: list[int]) -> Encoding:
 
     A JSON text is Base64, or else a number in letters; a JSON number is one.
     """
-    *precision, scale = digits or [0]
+    if not digits:
+        raise _NoType
+    *precision, scale = digits
     most = precision[0] if precision else 38
     if not scale <= most <= 38:
         return AS_SENT
@@ -290,7 +292,9 @@ def encoding(name: str) -> Encoding:
     try:
         return _encoding(type_name(name))
     except _NoType:
-        needed = "the name of a type of Debezium, Kafka Connect, PostgreSQL or Spark"
+        needed = (
+            "the name of a type of Debezium, Kafka Connect (of a Decimal its scale, too), PostgreSQL or Spark"
+        )
         raise InvalidArgument(None, "columns", needed, name) from None
 
 

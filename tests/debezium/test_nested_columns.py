@@ -425,8 +425,19 @@ def test_a_nested_type_is_named_by_its_parts() -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ["array<", "array<nothing>", "map<string>", "struct<a>", "{}", '{"type": 1}']
+    "said",
+    [
+        "array<",
+        "array<nothing>",
+        "map<string>",
+        "struct<a>",
+        "{}",
+        '{"type": 1}',
+        DECIMAL,
+        f"array<{DECIMAL}>",
+    ],
 )
-def test_a_nested_type_that_is_none_is_refused(said: str) -> None:
+def test_a_type_that_is_none_is_refused(said: str) -> None:
+    """So is a decimal of Connect without its scale: its bytes alone do not say where the point is."""
     with pytest.raises(InvalidArgument, match="the name of a type"):
         table_plan("t", ["id"], {"id": ("int32",), "a": (said,)})
