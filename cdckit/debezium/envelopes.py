@@ -76,6 +76,7 @@ class Source(msgspec.Struct, gc=False, rename=_JSON_NAMES):
     txn_number: Any = None
     wall_time: Any = None
     value_capture_type: Any = None
+    keyspace: Any = None
 
 
 class Transaction(msgspec.Struct, gc=False):
@@ -163,7 +164,7 @@ def event_of(
         form=form,
         connector=connector,
         source=plain_text(source.name),
-        db=plain_text(envelope.database_name if source.db is None else source.db),
+        db=plain_text(source.db or source.keyspace or envelope.database_name),
         schema=plain_text(envelope.schema_name if source.schema is None else source.schema),
         table=plain_text(source.collection if source.table is None else source.table) or None,
         operation=op,

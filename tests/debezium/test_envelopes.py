@@ -11,7 +11,7 @@ import pytest
 from cdckit.debezium.avro_events import Registry, read_avro
 from cdckit.debezium.envelopes import read_records
 from cdckit.debezium.event_tables import of_records, report_types
-from cdckit.debezium.events import Event, Record, records_of
+from cdckit.debezium.events import Event, Record, is_of_table, records_of, table_name
 from support.database_events import batch
 
 
@@ -94,6 +94,12 @@ def test_cells_of_any_other_connector_are_refused_by_its_name() -> None:
     assert event.error_code == "OTHER_ENVELOPE"
     assert event.error_description is not None
     assert event.error_description.endswith("It says: cassandra")
+
+
+def test_a_table_of_vitess_is_named_by_its_keyspace() -> None:
+    """Its connector writes an empty `db` beside it."""
+    event = read(of_connector("vitess", "c", {"id": 1}, db="", keyspace="commerce", shard="-80"))
+    assert (table_name(event), is_of_table(event, "commerce.t")) == ("commerce.t", True)
 
 
 def test_an_update_of_mongodb_without_a_document_names_the_option() -> None:
