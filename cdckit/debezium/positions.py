@@ -142,9 +142,12 @@ def _oracle(source: Source, offset: int | None) -> str | None:
     Changes of a transaction often have one SCN: where there is no number, as of XStream and before Debezium
     3.2, the place of the change in the stream or in the redo log tells them apart.  Of OpenLogReplicator,
     which says none of these, the offset of the record does.
+
+    A commit before the change is not its own: Debezium 1.9 to 2.3 say the one before on its redo thread.
+    As a row is locked until the commit, the number of the change then does.
     """
     position = _text(source.scn)
-    commit = _text(source.commit_scn) or position
+    commit = max(_text(source.commit_scn) or position, position, key=lambda scn: _whole(scn) or 0)
     if not re.search("[1-9]", f"{commit}{position}"):
         return None
     scns = _join_digits(commit, position, _text(source.tx_seq))

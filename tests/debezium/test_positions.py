@@ -36,6 +36,8 @@ PLACES: list[tuple[str, dict[str, Any], str]] = [
     ("sqlserver", {"commit_lsn": "0:2:5", "change_lsn": "0:2:3"}, f"0:2:5/o{7:020}/0:2:3/{digits(0)}"),
     ("oracle", {"scn": "40", "commit_scn": "50", "txSeq": 3}, digits(50, 40, 3)),
     ("oracle", {"scn": "40", "snapshot": "true"}, digits(40, 40, 0)),
+    # The commit of a transaction before this one: none has a smaller number than its changes.
+    ("oracle", {"scn": "600", "commit_scn": "99", "txSeq": 3}, digits(600, 600, 3)),
     ("oracle", {"scn": "40", "commit_scn": "50"}, f"{digits(50, 40, 0)}/o{7:020}"),
     ("mongodb", {"ts_ms": 1000, "ord": 3}, digits(1000, 3)),
     ("mongodb", {"ts_ms": 15, "ord": 3, "wallTime": 15, "version": "3.10.0.Final"}, f"clock@{digits(15, 3)}"),
