@@ -138,11 +138,14 @@ def plain_schema(text: str) -> avro.AvroSchema:
     """
     The schema without its logical types: values are then as JSON has them, and their meaning is a type's.
 
+    Names that differ in case alone stay as they are: which fields they become, those of all events decide.
+
     Raises:
         SchemaRefused: The text is no schema, or one that cannot be used; it says why.
     """
     avro.parse_schema(text)
-    return avro.parse_schema(json.dumps(json.loads(text, object_hook=_without_logical_type)))
+    plain = json.dumps(json.loads(text, object_hook=_without_logical_type))
+    return avro.parse_schema(plain, keep_names=True)
 
 
 def _without_logical_type(schema: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import io
 import json
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import fastavro
@@ -13,10 +14,11 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from cdckit import debezium, rejects
-from cdckit.debezium.avro_events import as_json
+from cdckit.debezium.avro_events import Registry, as_json, read_avro
 from cdckit.debezium.connect_values import encoding
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import RECORD_SCHEMA
+from support.database_events import batch, rows, types
 
 # As Debezium's page "Avro Serialization" and Confluent's converter write them.
 ID = {"name": "id", "type": "int"}
@@ -91,7 +93,9 @@ def envelope(*columns: dict[str, Any]) -> dict[str, Any]:
     return {"type": "record", "name": "Envelope", "namespace": "shop.products", "fields": fields}
 
 
-FIRST, SECOND, KEY, ENDS, LOOP = 7, 300, 8, 9, 10
+AMOUNTS = [{"name": name, "type": "int"} for name in ("price", "Price")]
+PARTS = {"name": "parts", "type": {"type": "record", "name": "Parts", "fields": AMOUNTS}}
+FIRST, SECOND, KEY, ENDS, LOOP, CASES = 7, 300, 8, 9, 10, 11
 SCHEMAS = {
     FIRST: envelope(ID, NAME, PRICE, SINCE, PHOTO),
     SECOND: envelope(WIDER, NAME, PRICE, SINCE, PHOTO, SMALL, PLACE),
@@ -102,6 +106,7 @@ SCHEMAS = {
         "fields": [{"name": name, "type": "string"} for name in ("status", "id")],
     },
     LOOP: {"type": "record", "name": "Loop", "fields": [{"name": "of", "type": ["null", "Loop"]}]},
+    CASES: envelope(ID, *AMOUNTS, PARTS),
 }
 REGISTRY = {number: json.dumps(schema) for number, schema in SCHEMAS.items()}
 AT = 1709294400000
@@ -140,6 +145,15 @@ def test_parts_that_json_has_no_numbers_for_are_read() -> None:
     """As Connect's JSON has them, as texts."""
     read = encoding("array<float64>").read
     assert str(read(as_json([1.5, float("nan"), float("-inf")]))) == "[1.5, nan, -inf]"
+
+
+def test_columns_whose_names_differ_in_case_alone_have_their_values() -> None:
+    """The later one is a field with a number; a struct of such parts is the text of its JSON."""
+    amounts = {"price": 10, "Price": 99}
+    sent = batch([written(CASES, event("c", 2, after={"id": 1, **amounts, "parts": amounts}))])
+    reader = partial(read_avro, registry=Registry(REGISTRY, 4))
+    [row] = rows(sent, ["id"], types(sent, reader, "products"), reader, "products")
+    assert row["data"] == {"id": 1, "price": 10, "Price_2": 99, "parts": '{"price":10,"Price":99}'}
 
 
 STREAM = [

@@ -88,9 +88,11 @@ def event_table(records: pa.RecordBatch, reader: Reader) -> pa.RecordBatch:
     return pa.record_batch([*records.columns, *beside.columns], [*RECORD_TYPES, *beside.schema.names])
 
 
-def types(records: pa.RecordBatch, reader: Reader = read_records) -> dict[str, tuple[str, ...]]:
-    """By column of the table `t` what the events say of its type."""
-    (report,) = report_types([records], of_records(reader), "t")
+def types(
+    records: pa.RecordBatch, reader: Reader = read_records, table: str = "t"
+) -> dict[str, tuple[str, ...]]:
+    """By column of a table what the events say of its type."""
+    (report,) = report_types([records], of_records(reader), table)
     named: dict[str, list[str]] = {}
     for _, name, kind in report["types"]:
         named.setdefault(name, []).append(kind)

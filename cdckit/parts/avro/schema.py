@@ -337,12 +337,13 @@ class AvroSchema:
     root: Node = field(compare=False, repr=False)
 
 
-def parse_schema(text: str) -> AvroSchema:
+def parse_schema(text: str, *, keep_names: bool = False) -> AvroSchema:
     """
     Read the text of an Avro schema, or refuse it.
 
     Args:
         text: The schema as JSON.
+        keep_names: Whether fields keep names that differ in case alone: their values do not become Spark's.
 
     Returns:
         The schema. The same text gives the same object again while it is among the last 512 read.
@@ -362,19 +363,19 @@ def parse_schema(text: str) -> AvroSchema:
       ...
     cdckit.parts.avro.schema.SchemaRefused: The Avro schema is refused: the items of an array take no bytes.
     """
-    schema = _check_schema(text)
+    schema = _check_schema(text, keep_names)
     if isinstance(schema, str):
         raise SchemaRefused(schema)
     return schema
 
 
 @lru_cache(maxsize=512)
-def _check_schema(text: str) -> AvroSchema | str:
+def _check_schema(text: str, keep_names: bool) -> AvroSchema | str:
     """The schema, or the reason why it is refused: refusals are remembered as well."""
     try:
         if len(text) > MAX_TEXT:
             raise SchemaRefused(f"its text has {len(text):,} characters; at most {MAX_TEXT:,} are read")
-        root = _Reader().read(_json(text), namespace="")
+        root = _Reader(keep_names).read(_json(text), namespace="")
         if most_bytes(root).per_byte > MAX_AMPLIFICATION:
             raise SchemaRefused(
                 "a few bytes of an array or map could become very many: "
@@ -397,7 +398,8 @@ def _json(text: str) -> object:
 class _Reader:
     """Turns JSON values into nodes; remembers the names it has met (None: not finished yet)."""
 
-    def __init__(self) -> None:
+    def __init__(self, keep_names: bool) -> None:
+        self.keep_names = keep_names
         self.named: dict[str, Node | None] = {}
         self.level = 0
 
@@ -496,7 +498,8 @@ class _Reader:
             if weight > MAX_NODES:
                 raise SchemaRefused(f"it has more than {MAX_NODES:,} types once its names are expanded")
             fields.append((field_name, node))
-        record = Node("record", name=name, fields=tuple(_distinct_fields(fields)))
+        distinct = fields if self.keep_names else _distinct_fields(fields)
+        record = Node("record", name=name, fields=tuple(distinct))
         if least_bytes(record) == 0:
             raise SchemaRefused(f"the record {name} takes no bytes")
         return record
