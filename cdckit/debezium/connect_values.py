@@ -319,6 +319,17 @@ def _plain(name: str) -> Encoding:
     raise _NoType
 
 
+def count_encoding(name: str, field_type: pa.DataType) -> Encoding | None:
+    """How a decimal of Connect, or a time that is counted, is written, whatever it becomes but a text."""
+    match = None if pa.types.is_string(field_type) else _NAMED.fullmatch(name)
+    base = "" if match is None else match[1].lower()
+    if match and match[2] and base == f"{_DATA}decimal":
+        scale = int(match[3] or match[2])
+        is_alike = pa.types.is_decimal(field_type) and field_type.scale == scale
+        return _connect_decimal([field_type.precision if is_alike else 38, scale])
+    return _SIMPLE.get(base) if base.startswith((_TIME, _DATA)) else None
+
+
 # What has parts -------------------------------------------------------------------------------------------
 
 _WITH_PARTS = re.compile(r"\s*(array|map|struct)\s*<(.*)>\s*", re.IGNORECASE | re.DOTALL)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from cdckit.debezium.connect_values import Encoding, encoding
+from cdckit.debezium.connect_values import Encoding, count_encoding, encoding, known_encoding
 from cdckit.debezium.envelopes import read_key
 from cdckit.debezium.events import (
     DELETE,
@@ -28,7 +28,7 @@ from cdckit.debezium.events import (
     is_of_table,
 )
 from cdckit.debezium.unsent_values import is_placeholder, placeholders
-from cdckit.parts.arrow_widening import to_common_type
+from cdckit.parts.arrow_widening import common_type, to_common_type
 from cdckit.parts.json_objects import plain_text
 from cdckit.parts.text_values import Read, Unreadable
 
@@ -40,8 +40,7 @@ class TablePlan:
 
     Args:
         table: Its name.
-        columns: By field its types, of several the last for an event whose type is none of them, and the
-            type in common.
+        columns: By field its types, and the type in common, which is the field's.
         sent_as: By field its column, as events name it.
         keys: The key fields.
         placeholder: What stands for a value that is not available.
@@ -99,14 +98,23 @@ Faults = defaultdict[int, dict[str, str]]
 
 
 class ColumnReader:
-    """A column: how its values are read, by the event's own type of it where there are several."""
+    """
+    A column: how its values are read.
+
+    Its types say what they become.  How they are written an event's own type says, where there are several or
+    they are counts, such as Connect's decimals: by another unit they would be other values.
+    """
 
     def __init__(self, name: str, sent_as: str, kinds: Sequence[str], common: pa.DataType) -> None:
         self.name, self.sent_as, self.type = name, sent_as, common
+        self._has_one, is_count = len(kinds) == 1, count_encoding(kinds[-1], common) is not None
         self._by_kind: dict[str | None, Read] = {
             kind: _common_reader(encoding(kind), common) for kind in kinds
         }
-        self._last = self._by_kind[kinds[-1]]
+        last = self._by_kind[kinds[-1]]
+        self._by_kind[None] = last if self._has_one else _refuse
+        self._by_other_kind = last if self._has_one or not is_count else _refuse
+        self._only = last if self._has_one and not is_count else None
 
     def read(self, values: Iterable[Any], events: Sequence[Event], faults: Faults) -> list[Any]:
         """The typed values of events; None for null, and for what cannot be read, which is noted."""
@@ -120,10 +128,21 @@ class ColumnReader:
         return typed
 
     def _readers(self, events: Sequence[Event]) -> Iterable[Read]:
-        if len(self._by_kind) == 1:
-            return repeat(self._last)
-        kinds = ((event.types or {}).get(self.sent_as) for event in events)
-        return (_refuse if kind is None else self._by_kind.get(kind, self._last) for kind in kinds)
+        if self._only is not None:
+            return repeat(self._only)
+        kinds = [(event.types or {}).get(self.sent_as) for event in events]
+        return [self._by_kind.get(kind) or self._add_reader(str(kind)) for kind in kinds]
+
+    def _add_reader(self, kind: str) -> Read:
+        """Find how an event writes whose type is none of the column's, and remember it."""
+        count = count_encoding(kind, self.type)
+        own = count or (None if self._has_one else encoding(known_encoding(kind)))
+        if own is not None and _is_held(own.type, self.type):
+            read = _common_reader(own, self.type)
+        else:
+            read = self._by_other_kind if count is None else _refuse
+        self._by_kind[kind] = read
+        return read
 
 
 def _refuse(value: Any) -> Any:
@@ -135,8 +154,18 @@ def _common_reader(encoding: Encoding, common: pa.DataType) -> Read:
     return encoding.read if encoding.type == common else partial(_read_common, encoding, common)
 
 
+def _is_held(kind: pa.DataType, common: pa.DataType) -> bool:
+    """Tell whether a type holds the values of another; of decimals each value tells."""
+    return bool(pa.types.is_decimal(kind) and pa.types.is_decimal(common)) or (
+        common_type(kind, common) == common
+    )
+
+
 def _read_common(encoding: Encoding, common: pa.DataType, value: Any) -> Any:
-    (common_value,) = to_common_type(pa.array([encoding.read(value)], encoding.type), common)
+    try:
+        (common_value,) = to_common_type(pa.array([encoding.read(value)], encoding.type), common)
+    except pa.ArrowInvalid:
+        raise Unreadable from None
     return (common_value.cast(pa.int64()) if pa.types.is_timestamp(common) else common_value).as_py()
 
 

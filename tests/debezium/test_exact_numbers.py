@@ -6,9 +6,11 @@ import json
 import random
 from base64 import b64encode
 from collections.abc import Callable
+from datetime import UTC, date, datetime
 from decimal import Context, Decimal
 from fractions import Fraction
 from math import inf
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ import pytest
 from cdckit.debezium.envelopes import read_records
 from cdckit.debezium.events import Reader
 from cdckit.debezium.other_producers import read_maxwell, read_wal2json
-from support.database_events import batch, changes, events, rows
+from support.database_events import batch, changes, events, rows, types
 from tools.tiers import seeds
 
 NUMBERS = [
@@ -188,6 +190,79 @@ def test_a_decimal_is_read_digit_by_digit_by_the_form_of_its_token() -> None:
     found, expected = [tuple(row["data"].values()) for row in told], [row for _, row in DECIMALS]
     assert (found[: len(values)], found[len(values) :]) == (expected, expected)
     assert {(row["moved"], row["error_code"]) for row in told} == {(False, None)}
+
+
+BYTES = {"type": "bytes", "name": CONNECT}
+TIMES = "io.debezium.time"
+
+
+def decimal_of(precision: int, scale: int) -> dict[str, Any]:
+    return BYTES | {"parameters": {"scale": str(scale), "connect.decimal.precision": str(precision)}}
+
+
+def count_of(name: str) -> dict[str, Any]:
+    return {"type": "int64", "name": f"{TIMES}.{name}"}
+
+
+PRICE, FINER, DAY, LATE = "B88=", "Th8=", date(2024, 3, 18), datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+"""Unscaled 1999 and 19999; day 19800; and 1,700,000,000 seconds."""
+PRICES = [(decimal_of(10, 2), PRICE, Decimal("19.99")), (decimal_of(12, 3), FINER, Decimal("19.999"))]
+DAYS = [(count_of("Date"), 19800, datetime(2024, 3, 18, tzinfo=UTC))]
+MILLIS = [(count_of("Timestamp"), 1_700_000_000_000, LATE)]
+WRITTEN: dict[str, tuple[str | list[str], list[tuple[dict[str, Any], Any, Any]]]] = {
+    # One type: the field's.  What an event says of its own tells how the value is written.
+    "a decimal of another scale": (f"{CONNECT}(10,3)", PRICES),
+    "a decimal that the field cannot hold": (f"{CONNECT}(10,2)", [PRICES[0], (*PRICES[1][:2], None)]),
+    "zeros that the field does not have": (f"{CONNECT}(10,2)", [(decimal_of(12, 3), "TiA=", Decimal(20))]),
+    "a decimal of too many digits": (f"{CONNECT}(38,30)", [(decimal_of(65, 2), *PRICES[0][1:])]),
+    "a decimal of too many places": (f"{CONNECT}(38,30)", [(decimal_of(65, 39), PRICE, None)]),
+    "no decimal of Connect": (f"{CONNECT}(10,2)", [({"type": "bytes"}, PRICE, Decimal("19.99"))]),
+    "decimals as texts": ("decimal(10,2)", [({"type": "string"}, "19.99", Decimal("19.99"))]),
+    "a time in another unit": (f"{TIMES}.MicroTimestamp", [*MILLIS, *DAYS]),
+    "a time of day in another unit": (f"{TIMES}.MicroTime", [(count_of("Time"), 1000, 1_000_000)]),
+    "a timestamp for a day": (f"{TIMES}.Date", [(*MILLIS[0][:2], None)]),
+    "a count as it is": ("int64", [(*MILLIS[0][:2], 1_700_000_000_000)]),
+    "a text as it is": ("string", [(*PRICES[0][:2], PRICE)]),
+    "a decimal that stays Base64": (f"{CONNECT}(65,30)", [(decimal_of(65, 20), PRICE, PRICE)]),
+    # Of several types each event is read by its own, however they are spelt, and also if it is none of them.
+    "spaces": ([f"{CONNECT}(10, 2)", f"{CONNECT}(12, 3)"], PRICES),
+    "letters": ([f"{TIMES}.date", f"{TIMES}.timestamp"], [*DAYS, *MILLIS]),
+    "a third type": ([f"{TIMES}.MicroTimestamp", f"{TIMES}.NanoTimestamp"], [*DAYS, *MILLIS]),
+    "a type that says no unit": ([f"{TIMES}.Date", f"{TIMES}.Timestamp"], [({"type": "int32"}, 19800, None)]),
+    "a narrower number": (["int32", "int64"], [({"type": "int16"}, 7, 7)]),
+    "later as texts": ([f"{CONNECT}(9,1)", "decimal(9,1)"], [({"type": "string"}, "1.5", Decimal("1.5"))]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRITTEN)
+def test_the_type_that_an_event_says_tells_how_its_value_is_written(case: str) -> None:
+    """In the type of the field, which `columns` says, or not at all."""
+    columns, cells = WRITTEN[case]
+    values = []
+    for schema, value, _ in cells:
+        image = [{"field": "id", "type": "int32"}, schema | {"field": "a"}]
+        payload = debezium_value(json.dumps({"id": 1, "a": value}))
+        fields = json.dumps({"fields": [{"field": "after", "fields": image}]})
+        values.append(f'{{"schema": {fields}, "payload": {payload}}}')
+    found = rows(batch(values), ["id"], {"id": "int32", "a": columns}, reject=False)
+    assert [row["data"]["a"] for row in found] == [expected for _, _, expected in cells]
+
+
+def test_a_type_that_only_its_database_knows_is_text_beside_others_too() -> None:
+    """A domain, an enumeration, money: before and after the column was altered."""
+    cases = {
+        ("zip_code", "00123"): "00123", ("mood", "happy"): "happy", ("money", "$1,000.00"): "$1,000.00",
+        ("character varying(5)", "007"): "007", ("integer", 5): "5",
+    }  # fmt: skip
+    identity = {"name": "id", "type": "integer", "value": 1}
+    values = [
+        wal2json_value("", json.dumps([identity, {"name": "a", "type": kind, "value": value}]))
+        for kind, value in cases
+    ]
+    sent = batch(values)
+    for named in (types(sent, read_wal2json)["a"], ("string", "integer")):
+        found = rows(sent, ["id"], {"id": "integer", "a": named}, read_wal2json)
+        assert [row["data"]["a"] for row in found] == [*cases.values()]
 
 
 def drawn_number(chance: random.Random) -> str:
