@@ -30,17 +30,21 @@ def placeholders(placeholder: str) -> list[str]:
     The texts by which Debezium says that a value is not available, by the type of its column.
 
     Text and JSON; bytes, in Base64 (two alphabets) or hexadecimal; lists of text and of Base64; a list of
-    numbers, which are its bytes; an hstore; and a list of UUIDs, made of its bytes.
+    numbers, which are its bytes; an hstore; a list of UUIDs, made of its bytes; and these as
+    floats and as Connect's decimals.
 
     >>> placeholders("p")[:4]
     ['p', 'cA==', 'cA==', '70']
-    >>> placeholders("p")[4:]
-    ['["p"]', '["cA=="]', '[112]', '{"p":"p"}', '["83878c91-1713-3890-ae0f-e0fb97a8c47a"]']
+    >>> placeholders("p")[4:8]
+    ['["p"]', '["cA=="]', '[112]', '{"p":"p"}']
+    >>> placeholders("p")[8:]
+    ['["83878c91-1713-3890-ae0f-e0fb97a8c47a"]', '[112.0]', '["cA=="]']
     """
     raw = placeholder.encode()
     coded, coded_for_urls = base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode()
     by_name = UUID(bytes=hashlib.md5(raw, usedforsecurity=False).digest(), version=3)
     lists = [[placeholder], [coded], list(raw), {placeholder: placeholder}, [str(by_name)]]
+    lists += [[float(byte) for byte in raw], [base64.b64encode(bytes([byte])).decode() for byte in raw]]
     texts = (json.dumps(value, separators=(",", ":"), ensure_ascii=False) for value in lists)
     return [placeholder, coded, coded_for_urls, raw.hex(), *texts]
 
