@@ -267,7 +267,8 @@ _WITH_DIGITS: dict[str, Callable[[list[int]], Encoding]] = {
     "dec": _decimal,
 }
 _NAMED = re.compile(
-    r"\s*([\w .]*\w)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*((?:with(?:out)? time zone)?(?:\[\])?)\s*"
+    r"\s*([\w .]*\w)\s*(?:\(\s*(\d{1,9})\s*(?:,\s*(\d{1,9})\s*)?\))?\s*"
+    r"((?:with(?:out)? time zone)?(?:\[\])?)\s*"
 )
 
 
@@ -434,7 +435,7 @@ def known_encoding(name: str) -> str:
     """The name itself if it is that of an encoding; `string` for a type of the database's own, an enum."""
     try:
         _encoding(type_name(name))
-    except _NoType:
+    except (_NoType, RecursionError):
         return "string"
     return name
 

@@ -204,6 +204,13 @@ def count_of(name: str) -> dict[str, Any]:
     return {"type": "int64", "name": f"{TIMES}.{name}"}
 
 
+def nested_arrays(depth: int) -> dict[str, Any]:
+    kind: dict[str, Any] = {"type": "string"}
+    for _ in range(depth):
+        kind = {"type": "array", "items": kind}
+    return kind
+
+
 PRICE, FINER, DAY, LATE = "B88=", "Th8=", date(2024, 3, 18), datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
 """Unscaled 1999 and 19999; day 19800; and 1,700,000,000 seconds."""
 PRICES = [(decimal_of(10, 2), PRICE, Decimal("19.99")), (decimal_of(12, 3), FINER, Decimal("19.999"))]
@@ -230,6 +237,8 @@ WRITTEN: dict[str, tuple[str | list[str], list[tuple[dict[str, Any], Any, Any]]]
     "a third type": ([f"{TIMES}.MicroTimestamp", f"{TIMES}.NanoTimestamp"], [*DAYS, *MILLIS]),
     "a type that says no unit": ([f"{TIMES}.Date", f"{TIMES}.Timestamp"], [({"type": "int32"}, 19800, None)]),
     "a narrower number": (["int32", "int64"], [({"type": "int16"}, 7, 7)]),
+    "a hostile scale": (f"{CONNECT}(9,1)", [(BYTES | {"name": f"{CONNECT}({'9' * 5000})"}, 7, Decimal(7))]),
+    "hostile depth": (["int32", "int64"], [(nested_arrays(450), 7, 7)]),
     "later as texts": ([f"{CONNECT}(9,1)", "decimal(9,1)"], [({"type": "string"}, "1.5", Decimal("1.5"))]),
 }  # fmt: skip
 
