@@ -45,7 +45,7 @@ from cdckit.merging.arrow_changes import (
     value_column,
 )
 from cdckit.merging.shifts import with_leavers_first
-from cdckit.model.changes import ABSENT, AFTER_ALL, TRUNCATE, UNTIL, UPSERT
+from cdckit.model.changes import ABSENT, AFTER_ALL, DELETE, TRUNCATE, UNTIL, UPSERT
 from cdckit.model.places import CLOCK, LOG_END
 from cdckit.parts.arrays import (
     NOWHERE,
@@ -232,11 +232,10 @@ def _behind_reads(table: pa.RecordBatch, entity: Ints) -> pa.RecordBatch:
         return table
     rows, entity = table.take(pa.array(at)), entity[at]
     bounds &= ~_are_copies(rows, entity)
-    rank, offset = rank_values(rows.column("sequence")), rank_values(rows.column("arrival").field("offset"))
+    rank = rank_values(rows.column("sequence"))
     whose = entity, rank_values(rows.column("source")), _logs(rows), _partitions(rows)
-    order = np.lexsort((arrivals(rows), offset, *whose))
-    base = np.cumsum(group_starts(*(part[order] for part in whose))) * (len(at) + 1)
-    place = base + np.where(bounds, rank + 1, 0)[order]
+    order = np.lexsort((arrivals(rows), _offsets(rows, is_read, *whose), *whose))
+    place = _bases(order, *whose) + np.where(bounds, rank + 1, 0)[order]
     leads = place > np.append(0, np.maximum.accumulate(place)[:-1])
     ahead = np.empty_like(order)
     ahead[order] = order[np.maximum.accumulate(np.where(leads, np.arange(len(order)), 0))]
@@ -244,6 +243,28 @@ def _behind_reads(table: pa.RecordBatch, entity: Ints) -> pa.RecordBatch:
     arrived = ints(pc.fill_null(rows.column("arrival").field("timestamp").cast(pa.int64()), 0))
     behind = may_follow & bounds[ahead] & (rank < rank[ahead]) & (arrived >= arrived[ahead] - _SKEW)
     return _counted_behind(table, at[behind], at[ahead[behind]])
+
+
+def _offsets(rows: pa.RecordBatch, is_read: Bools, *whose: Ints) -> Ints:
+    """
+    The offset of each change's record, as a number; of a row that a snapshot did not find, when that ended.
+
+    It has no record: it stands behind all that its partition had delivered until then.
+    """
+    offset = rank_values(rows.column("arrival").field("offset"))
+    is_gone = is_read & (ints(rows.column("operation")) == OPERATIONS.index(DELETE))
+    if is_gone.any():
+        order = np.lexsort((arrivals(rows), *whose))
+        base = _bases(order, *whose)
+        latest = np.maximum.accumulate(base + offset[order]) - base
+        offset[order] = np.where(is_gone[order], latest, offset[order])
+    return offset
+
+
+def _bases(order: Ints, *whose: Ints) -> Ints:
+    """Numbers, in an order by whose rows are, that grow from one to the next by more than there are rows."""
+    bases: Ints = np.cumsum(group_starts(*(part[order] for part in whose))) * (len(order) + 1)
+    return bases
 
 
 def _are_times(rows: pa.RecordBatch) -> Bools:

@@ -43,6 +43,7 @@ class Word:
     """That of its record, if it does not grow with the arrival."""
     clock_behind: int = 0
     """By how many seconds its producer's clock is behind that of the others."""
+    operation: str = "upsert"
 
     @property
     def is_copy(self) -> bool:
@@ -131,7 +132,7 @@ def times(words: list[Word]) -> dict[int, int]:
     """The same by `order_entities`: the time of each change, by when it arrived."""
     rows = sorted(words, key=lambda word: (word.entity, word.time, word.sequence, word.arrived))
     columns = {
-        "operation": pa.array([OPERATIONS.index("upsert")] * len(rows), pa.int8()),
+        "operation": pa.array([OPERATIONS.index(each.operation) for each in rows], pa.int8()),
         "effective_timestamp": pa.array([each.time for each in rows], INSTANT),
         "sequence": pa.array([each.sequence for each in rows]),
         "arrival": pa.array([(arrival_of(each), "t", 0, each.record, 1) for each in rows], ARRIVAL),
@@ -180,3 +181,10 @@ def test_what_was_delivered_behind_a_read_counts_behind_it_though_its_clock_is()
     read = Word(1, 1, "", 20, 10, True, 1)
     logged = Word(2, 1, "", 10, 15, False, 2, clock_behind=121)
     assert times([read, logged]) == {1: 10, 2: 15}
+
+
+def test_what_came_before_a_snapshot_ended_stays_ahead_of_the_row_that_it_did_not_find() -> None:
+    """Whatever was known of the row when its absence was found, and so whichever offset that has."""
+    said, later, behind = (Word(at, 1, "", at, at, False, at, clock_behind=-90) for at in (1, 2, 4))
+    gone = Word(3, 1, "", 30, 20, True, 3, offset=1, operation="delete")
+    assert times([said, later, gone, behind]) == {1: 1, 2: 2, 3: 4, 4: 4}
