@@ -261,6 +261,9 @@ class KinesisChannel:
         refresh: Seconds after which the list of shards is read again.
         pause: Seconds between two reads of the same shards; Kinesis allows five in a second.
 
+    A stream that was deleted and made anew under its name needs another place for positions: `receive`
+    raises `NoChannel` where a shard is open that was read to its end.
+
     Raises:
         MissingExtra: `boto3` is not installed.
 
@@ -336,7 +339,12 @@ class KinesisChannel:
             for listed in answer["Shards"]:
                 name = listed["ShardId"]
                 parents = (listed.get("ParentShardId"), listed.get("AdjacentParentShardId"))
-                new = Shard(name, tuple(filter(None, parents)), self._positions.position(self.name, name))
+                position = self._positions.position(self.name, name)
+                is_open = "EndingSequenceNumber" not in listed["SequenceNumberRange"]
+                if position == ENDED and is_open and name not in self._shards:
+                    anew = "the stream was made anew, and needs another repository for its positions"
+                    raise NoChannel(self.name, f"the shard {name!r} is open, and was read to its end: {anew}")
+                new = Shard(name, tuple(filter(None, parents)), position)
                 shards[name] = self._shards.get(name, new)
             if not answer.get("NextToken"):
                 break

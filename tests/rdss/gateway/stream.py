@@ -39,7 +39,11 @@ class Stream:
         names, place = list(self.records), int(NextToken)
         words = ("ParentShardId", "AdjacentParentShardId")
         names_of_parents = zip(words, self.parents[names[place]], strict=False)
-        answer: dict[str, Any] = {"Shards": [{"ShardId": names[place], **dict(names_of_parents)}]}
+        numbers = {"StartingSequenceNumber": "0"}
+        if names[place] in self.closed:
+            numbers["EndingSequenceNumber"] = f"{self._number:05}"
+        shard = {"ShardId": names[place], "SequenceNumberRange": numbers, **dict(names_of_parents)}
+        answer: dict[str, Any] = {"Shards": [shard]}
         if place + 1 < len(names):
             answer["NextToken"] = str(place + 1)
         return answer

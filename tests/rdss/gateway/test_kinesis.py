@@ -124,6 +124,19 @@ def test_parents_that_have_expired_from_the_stream_are_not_waited_for() -> None:
         assert values(channel(stream, kept).receive(9)) == [b"1"]
 
 
+def test_a_stream_that_was_made_anew_under_its_name_is_not_taken_for_one_that_was_read() -> None:
+    """Its shards are counted from the first again, which was read to its end before it was split."""
+    first = Stream("a")
+    first.reshard(["a"], ["b"])
+    second = Stream("a")
+    second.add("a", b"1")
+    with SqliteRepository(":memory:") as kept:
+        assert channel(first, kept).receive(9) == []
+        assert kept.position("in", "a") == "ENDED"
+        with pytest.raises(NoChannel, match=r"'in' cannot .* 'a' is open, and was read to its end"):
+            channel(second, kept).receive(9)
+
+
 def test_an_iterator_that_is_too_old_and_a_shard_that_is_asked_too_often() -> None:
     stream = Stream("a")
     stream.add("a", b"1")
