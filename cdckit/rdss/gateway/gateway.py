@@ -34,6 +34,7 @@ from cdckit.rdss.gateway.judging import assemble_message, judge_message, refused
 from cdckit.rdss.gateway.logs import AuditEntry
 from cdckit.rdss.gateway.queues import Channels
 from cdckit.rdss.gateway.repository import RefusedMessage, SqliteRepository, SqlStatement, StoredMessage
+from cdckit.rdss.message_rows import BEFORE_ALL
 from cdckit.rdss.message_splitting import split
 from cdckit.rdss.message_types import BODIES
 from cdckit.rdss.outcomes import Outcome
@@ -279,7 +280,9 @@ class Gateway:
         while True:
             self.receive()
             if parts := self.repository.response_to(message.message_id):
-                response = self._open_message(parts)
+                # One that was returned before came in time, though it has expired since.
+                at = self.clock() if self.repository.is_waiting(parts) else BEFORE_ALL
+                response = self._open_message(parts, at)
                 if response is not None:
                     self.repository.settle(parts, Outcome.PROCESSED, keep=True)
                     return response
@@ -334,9 +337,9 @@ class Gateway:
         verdict = assemble_message(parts, self.clock(), self.rules)
         return [] if verdict.code is None else self._refusals(parts, verdict.code, verdict.description)
 
-    def _open_message(self, parts: Sequence[StoredMessage]) -> Message | None:
-        """Put the message of all parts together; None if it is refused, since it has expired."""
-        verdict = assemble_message(parts, self.clock(), self.rules)
+    def _open_message(self, parts: Sequence[StoredMessage], at: datetime | None = None) -> Message | None:
+        """Put the message of all parts together; None if it is refused, as it has expired by now, or *at*."""
+        verdict = assemble_message(parts, at or self.clock(), self.rules)
         if verdict.code is None and verdict.header is not None:
             return Message(verdict.header, verdict.body)
         refused = self._judge_parts(parts, None)

@@ -312,6 +312,10 @@ class SqliteRepository:
         answers = "whole AND correlation_id = ? AND correlation_id IS NOT NULL AND value IS NOT NULL"
         return self._whole_message(f"SELECT {_MESSAGE} FROM messages WHERE {answers} LIMIT 1", message_id)
 
+    def is_waiting(self, messages: Sequence[StoredMessage]) -> bool:
+        """Tell whether all of these still wait."""
+        return all(self._exists(f"{_ROW} AND outcome = 'waiting'", *_row(message)) for message in messages)
+
     def settle(
         self,
         messages: Sequence[StoredMessage],
@@ -330,9 +334,7 @@ class SqliteRepository:
         """
         settled = "outcome = ?" if keep else "outcome = ?, value = NULL"
         with self._transaction():
-            if not all(
-                self._exists(f"{_ROW} AND outcome = 'waiting'", *_row(message)) for message in messages
-            ):
+            if not self.is_waiting(messages):
                 return False
             for message in messages:
                 self._change(settled, message, outcome)

@@ -33,6 +33,7 @@ from cdckit.rdss.gateway import (
     UnfitMessage,
     judging,
 )
+from cdckit.rdss.message_splitting import split
 from support.rdss_exchange import (
     NOON,
     OBJECT,
@@ -326,6 +327,27 @@ def test_a_request_that_is_repeated_after_a_crash_has_the_same_response_until_it
         assert restarted.forget(timedelta(days=-36500)) == 2
         with pytest.raises(NoResponse):
             restarted.request(question, timeout=0)
+
+
+@pytest.mark.parametrize("max_bytes", [1_000_000, 1200])
+def test_a_response_that_came_in_time_is_the_response_after_it_has_expired(max_bytes: int) -> None:
+    """Also one in parts; one that nobody asked for before it expired is refused."""
+    channels, now = exchange(), [NOON]
+    rules = Rules(max_bytes=max_bytes)
+    with SqliteRepository(":memory:") as repository:
+        asking = gateway(repository, channels, rules=rules, clock=lambda: now[0])
+        questions = [message(number, "MetadataRead") for number in (1, 2)]
+        for question in questions:
+            answer = OTHERS.message(
+                "MetadataRead", OBJECT, answers=question, expires=NOON + timedelta(minutes=1), now=NOON
+            )
+            put(channels, *split(answer.to_bytes(), rules=rules))
+        first = asking.request(questions[0])
+        now[0] += timedelta(minutes=2)
+        assert asking.request(questions[0], timeout=0) == first
+        with pytest.raises(NoResponse):
+            asking.request(questions[1], timeout=0)
+        assert {code for code, _ in errors(channels.invalid)} == {"GENERR003"}
 
 
 def test_a_request_without_a_response_ends_and_a_late_response_is_handled() -> None:
