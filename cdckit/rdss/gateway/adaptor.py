@@ -14,6 +14,7 @@ from uuid import UUID, uuid5
 
 import httpx
 
+from cdckit.parts.instants import parse_instant
 from cdckit.rdss.findings import RdssFault
 from cdckit.rdss.gateway.errors import (
     BACKOFF,
@@ -200,7 +201,7 @@ class ChannelAdaptor:
 
     def poll(self) -> PollResult:
         """
-        One round: everything that changed since the round before.
+        One round: everything that changed since the round before, and what is dated in the future.
 
         An object that cannot be converted (GENERR009), or would be refused, is left out and logged with its
         code; it is tried again when it changes.
@@ -222,7 +223,9 @@ class ChannelAdaptor:
             except (UnfitMessage, _NotConverted) as error:
                 logger.error("%s the object %s is not sent: %s", error.code, item.id, error)
                 unfit.append(item.id)
-            latest = max(latest or item.modified, item.modified)
+            # One of a wrong clock, or under an embargo, would hide what others become until then.
+            if (at := parse_instant(item.modified)) is None or at <= self.gateway.clock():
+                latest = max(latest or item.modified, item.modified)
         if latest is not None and latest != mark:
             # Only now: pages need not be in the order of time.
             self._keep_positions({_MARK: latest})

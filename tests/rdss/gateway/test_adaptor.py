@@ -201,6 +201,18 @@ def test_it_asks_from_where_it_was_and_misses_none_of_the_same_instant(applicati
         assert application.asked[-1] == "/objects?since=2024-02-01T08%3A51%3A00Z"
 
 
+def test_an_object_dated_in_the_future_hides_no_change_of_others(application: Application) -> None:
+    """It is noon on 1 February 2024; the object of 2099 is asked for in every round."""
+    application.change(1, 1, title="one")
+    application.objects["2"] = {"id": 2, "modified": "2099-01-01T00:00:00Z", "title": "two"}
+    channels = exchange()
+    with SqliteRepository(":memory:") as repository:
+        polling = adaptor(repository, channels, application)
+        assert polling.poll() == PollResult(sent=2, known=0)
+        application.change(3, 2, title="three")
+        assert polling.poll() == PollResult(sent=1, known=2)
+
+
 def test_a_change_that_is_undone_is_told_too(application: Application) -> None:
     channels = exchange()
     with SqliteRepository(":memory:") as repository:
