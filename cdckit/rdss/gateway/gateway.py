@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -37,6 +37,7 @@ from cdckit.rdss.gateway.repository import RefusedMessage, SqliteRepository, Sql
 from cdckit.rdss.message_rows import BEFORE_ALL
 from cdckit.rdss.message_splitting import split
 from cdckit.rdss.message_types import BODIES
+from cdckit.rdss.object_bodies import KEY
 from cdckit.rdss.outcomes import Outcome
 from cdckit.rdss.reading import RULES, Rules
 
@@ -161,7 +162,9 @@ class Gateway:
         """
         Return when the output has acknowledged the message, and all that was still to be sent before it.
 
-        One that is larger than a message may be is sent in parts, as a sequence.
+        One that is larger than a message may be is sent in parts, as a sequence.  Messages about one object
+        are received in the order in which they were sent, those about its other versions perhaps not: in
+        Kinesis an object goes to one shard.
 
         Raises:
             UnfitMessage: A receiver would refuse it, or it has no text in JSON; nothing was sent.
@@ -453,7 +456,9 @@ class Gateway:
             raise UnfitMessage(message_id, fault.value, fault.describe(f"{error}.")) from error
         most = max(self.rules.max_bytes, self.rules.max_whole_bytes)
         require_sound(value, replace(self.rules, max_bytes=most))
-        return [require_sound(part, self.rules) for part in split(value, rules=self.rules)]
+        parts = [require_sound(part, self.rules) for part in split(value, rules=self.rules)]
+        about = message.body[KEY] if isinstance(message.body, Mapping) else None
+        return [replace(part, key=about or part.sequence) for part in parts]
 
     # Sending: TO_SEND becomes SENT on acknowledgement, and on nothing else.  A message that was acknowledged
     # just before a crash is sent again: its receivers know its messageId.
@@ -466,7 +471,7 @@ class Gateway:
             self._warn(gone, RdssFault.INVALID_HEADER)
         while unsent := self.repository.unsent_messages(_AT_ONCE, destination):
             for message in unsent:
-                self._send(channel, message.value, message.sequence, message.message_id)
+                self._send(channel, message.value, message.key, message.message_id)
                 self.audit([AuditEntry(self.clock(), "sent", channel.name, message.value)])
                 self.repository.mark_sent(message.message_id)
 

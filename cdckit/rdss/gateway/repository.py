@@ -24,6 +24,7 @@ class StoredMessage:
     A valid message, taken from a queue or to be sent; *total* is the number of messages in its sequence.
 
     Of a part, *terms* and *content* are what tells it from others (see `cdckit.rdss.sequence_rules`).
+    Messages that are to be sent stay in order with those that have the same *key*, the object they are about.
 
     >>> StoredMessage("6d1c…", "Command", "MetadataRead", "41aa…", 1, 1, None, b"{}").total
     1
@@ -39,13 +40,14 @@ class StoredMessage:
     value: bytes
     terms: str = ""
     content: str = ""
+    key: str = ""
 
 
 class UnsentMessage(NamedTuple):
-    """A message that is TO_SEND, in the order of its *sequence*."""
+    """A message that is TO_SEND, in the order of those that have its *key*."""
 
     message_id: str
-    sequence: str
+    key: str
     value: bytes
 
 
@@ -87,7 +89,7 @@ class SqlStatement:
 
 
 logger = logging.getLogger("cdckit.rdss.gateway")
-_VERSION = 3
+_VERSION = 4
 _APPLICATION = 0x52445353
 """What SQLite keeps in the header of a file to say whose it is: `RDSS` in ASCII."""
 
@@ -102,7 +104,7 @@ CREATE TABLE messages (
   status TEXT NOT NULL CHECK (status IN ('RECEIVED', 'TO_SEND', 'SENT')),
   total INTEGER, correlation_id TEXT, outcome TEXT, whole INTEGER, noted REAL NOT NULL,
   destination TEXT,
-  terms TEXT, content TEXT,
+  terms TEXT, content TEXT, key TEXT,
   attempts INTEGER NOT NULL DEFAULT 0,
   value BLOB
 );

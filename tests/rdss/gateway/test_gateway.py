@@ -105,6 +105,27 @@ def test_what_was_not_acknowledged_stays_to_be_sent_and_goes_first_the_next_time
         assert [each["messageHeader"]["messageId"] for each in kept(channels.output)] == [uuid(1), uuid(2)]
 
 
+def test_messages_about_one_object_have_one_key_so_that_they_stay_in_order() -> None:
+    """Parts too; what is sent by a handler as well."""
+
+    class Recording(MemoryChannel):
+        def send(self, value: bytes, *, key: str) -> None:
+            keys.append(key)
+
+    keys, channels = list[str](), exchange(output=Recording("output"))
+    with SqliteRepository(":memory:") as repository:
+        sender = gateway(repository, channels, rules=Rules(max_bytes=1200))
+        sender.send(OTHERS.message("MetadataUpdate", OBJECT, now=NOON))
+        put(channels, message(1))
+        sender.receive()
+        sender.process(lambda turn: turn.send(OTHERS.message("MetadataDelete", {"objectUUID": uuid(5)})))
+        sender.send(message(2))
+    *same, other = keys
+    assert len(same) > 2
+    assert {*same} == {uuid(5)}
+    assert other == uuid(10**6 + 2)
+
+
 def test_what_a_receiver_would_refuse_is_not_sent() -> None:
     channels = exchange()
     with SqliteRepository(":memory:") as repository:
