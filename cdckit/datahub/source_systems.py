@@ -364,6 +364,11 @@ class Schema:
         path = place.path(self.mapping(place), field)
         child, up = f"{path}.childEntity", f"{path}.parentIdentifier"
         mappings = [there for field_, there in self.children(place) if field_ is field]
+        others = {
+            (self.mapping(there).reference, other.parent_identifier)
+            for other, there in self.children(place)
+            if other is not field
+        }
         require(mappings, child, "a source entity of the same system", field.child_entity)
         parent = self.targets[self.mapping(place).reference]
         needed = "in an entity with one key, whose links lead to such entities"
@@ -379,6 +384,9 @@ class Schema:
             leads = self.key_plan(there, links[0]).entity == parent.entity
             require(leads, up, f"a link that leads to {parent.entity}", field.parent_identifier)
             require(not mapping.export, child, "an entity that is not exported", mapping.reference)
+            needed = f"an entity that no other list of the record names by {field.parent_identifier!r}"
+            is_alone = (mapping.reference, field.parent_identifier) not in others
+            require(is_alone, child, needed, mapping.reference)
         if field.source_child_sequence is not None:
             columns = (column for there in mappings for column in self.mapping(there).columns)
             sources = {column.source for column in columns if column.reference == field.child_sequence}
@@ -448,8 +456,9 @@ def schema(*documents: Mapping[str, Any]) -> Schema:
 
             Children: `childEntity` (a source entity), `parentIdentifier` (its field that leads here),
             `childSequence` (its field that is to hold the number in the list; `sourceChildSequence`, the
-            property by which that is read).  A list names all children
-            that its parent has: those that are not in it are deleted, and `[]` says that there are none.
+            property by which that is read).  A list names all children that its parent has: those that are
+            not in it are deleted, and `[]` says that there are none.  So no two fields of a mapping may
+            hold children of one target by one `parentIdentifier`.
             A record without the property says nothing of them; null is an error (CHILDREN_INVALID).
             Children go with their parent, whichever system deletes it.
 

@@ -543,6 +543,21 @@ def test_children_that_cannot_be_followed_are_refused(name: str) -> None:
     assert refused(document).path == f"*:mappings.order[0].fields[1]{path}"
 
 
+def test_two_lists_of_one_record_do_not_name_the_same_children() -> None:
+    """Each names all lines of its order: those of the other list would be deleted, every time."""
+    line = {**LINE, "fields": [*LINE["fields"], link("gift_of", "order", "number", key=True)]}
+    of_order = {"line": [line], "gift": [line], "note": [{**LINE, "reference": "note"}]}
+
+    def orders(*fields: Document) -> Document:
+        return system(order=[target("order", KEY, LINES, *fields)], **of_order)
+
+    for entity in ("line", "gift"):
+        error = refused(orders(children("gifts", entity, "order")))
+        assert error.path == "*:mappings.order[0].fields[1].childEntity"
+        assert "an entity that no other list of the record names by 'order'; it is 'line'" in str(error)
+    schema(orders(children("gifts", "gift", "gift_of"), children("notes", "note", "order")))
+
+
 def test_children_are_numbered_in_a_field_of_one_of_their_targets() -> None:
     """A line goes to two targets, and one of them has a place for its number."""
     number = {"reference": "place", "sourceReference": "no", "type": "integer"}
