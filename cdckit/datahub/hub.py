@@ -330,7 +330,7 @@ class Hub(Shell):
         Make everything anew from the messages, by the schema as it is now.
 
         Messages that were given up stay given up, and those that are not due wait on: with the same
-        schema, tables and statuses are what they were.
+        schema, readers and filters, tables and statuses are what they were.
 
         Raises:
             ConflictingCommit: As for `run`.

@@ -169,7 +169,7 @@ def statuses(
     One row of *processed* is one of these messages (`message_identifier`, `refused`, `refusal`), of
     *problems* what `cdckit.datahub.outcomes.problems` gives, of *before* a status until now; None where
     none had one.  Unless it *is_attempt*, attempts, and when the next one is due, stay what they
-    were, and what was given up is not tried.
+    were, and what was given up is not tried; what only waits now is due at once.
     """
     at = f"timestamp_micros({now}L)"
     if problems is None:
@@ -203,8 +203,10 @@ def statuses(
         f"CAST(coalesce(earlier, 0) + {int(is_attempt)} AS int) AS attempts",
         "due_before",
     )
-    # The last attempt is when it has waited for the longest time, and no later.
-    due = f"least({retry.next_attempt(at, 'attempts')}, {given_up})" if is_attempt else "due_before"
+    due = f"coalesce(due_before, {at})"
+    if is_attempt:
+        # The last attempt is when it has waited for the longest time, and no later.
+        due = f"least({retry.next_attempt(at, 'attempts')}, {given_up})"
     return statuses_now.selectExpr(
         "message_identifier",
         f"if(status IN ({requires}, {timeout}), waiting_since, NULL) AS waiting_since",

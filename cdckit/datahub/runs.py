@@ -179,14 +179,14 @@ class Run(State):
         turned = self._changed_messages(leftovers.tried, now)
         self._keep_unapplied(now, leftovers)
         moved = partial(self._moved_entities, turned, now, leftovers)
-        steps = [partial(self._merge, turned, moved, lookups, merge_all, forgotten)]
-        # All is what it was where everything is made anew.
-        if self._attempt or not merge_all:
-            # What is not tried has the status that it had, unless a look at everything turned a part of it.
-            waiting = self.waiting() if self._news is None else now
-            problem_rows = problems(None if stated is None else stated.with_errors, waiting)
-            again = self._messages_again(turned, leftovers)
-            steps.append(partial(self._set_statuses, again, problem_rows))
+        # What is not tried has the status that it had, unless a look at everything turned a part of it.
+        waiting = self.waiting() if self._news is None else now
+        problem_rows = problems(None if stated is None else stated.with_errors, waiting)
+        again = self._messages_again(turned, leftovers)
+        steps = [
+            partial(self._merge, turned, moved, lookups, merge_all, forgotten),
+            partial(self._set_statuses, again, problem_rows),
+        ]
         # They write different tables, and neither reads what the other writes.
         run_together(self._writes.spark, call, steps)
         self._number_exports()

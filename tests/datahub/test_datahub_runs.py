@@ -8,9 +8,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from cdckit.datahub import Hub, records, schema
-from support.hub_programs import receipts_of
-from support.hub_runs import AT, ORDER, PRODUCT, Row, history, sent, system
+from cdckit.datahub import Context, Hub, records, schema
+from support.hub_programs import receipts_of, rows_of
+from support.hub_runs import AT, MINUTE, ORDER, PRODUCT, Row, history, sent, system
 
 
 def test_the_folder_of_the_tables_may_hold_other_things(spark: SparkSession, tmp_path: Path) -> None:
@@ -64,3 +64,22 @@ def test_entities_without_links_may_come_before_those_that_have_some(
     assert [row["name"] for row in history(hub, "product")] == ["kettle"]
     sent(hub, spark, {"entity": "order", "guid": "o", "data": {"o": "7", "no": "1"}}, minute=1)
     assert history(hub, "order")[0]["product"] == history(hub, "product")[0]["guid"]
+
+
+def test_a_rebuild_with_a_mended_filter_sets_the_statuses_too(spark: SparkSession, tmp_path: Path) -> None:
+    """One record is no longer in error; another one waits now, and is tried by the next run."""
+
+    def fail_on_eight(record: Row, context: Context) -> Row:
+        return record | {"o": {"7": "7"}[record["o"]]}
+
+    def link_seven(record: Row, context: Context) -> Row:
+        return record | ({"no": "1"} if record["o"] == "7" else {})
+
+    shop = schema(system(product=PRODUCT, order=ORDER | {"messageFilters": ["mend"]}))
+    orders = [{"entity": "order", "guid": f"o{o}", "data": {"o": o}} for o in ("7", "8")]
+    sent(Hub(spark, shop, tmp_path, filters={"mend": fail_on_eight}), spark, *orders, minute=0)
+    hub = Hub(spark, shop, tmp_path, filters={"mend": link_seven})
+    hub.rebuild(now=AT + MINUTE)
+    seven, eight = sorted(rows_of(hub.messages()), key=lambda row: row["message_identifier"])
+    assert (seven["status"], seven["attempts"], seven["next_attempt_timestamp"]) == (1, 1, AT + MINUTE)
+    assert (eight["status"], eight["error_message"]) == (10, None)
