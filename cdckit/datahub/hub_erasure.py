@@ -104,7 +104,8 @@ def drop_erased_records(run: Run, tables: Transaction, messages: DataFrame) -> N
     are refused; the messages keep a mark in its place.  One of which it cannot be cut keeps all, which is
     noted too.
 
-    Cost: nothing, until something was erased; then a look at the new statements of its target.
+    Cost: nothing, until something was erased; then a look at the new statements of its target.  Where any
+    go, the run looks at all statements.
     """
     erased = _erased_statements(run.schema, tables, messages)
     cuts = [rows.where(IS_RECORD).select("message_id", "record") for _, rows in erased]
@@ -114,7 +115,7 @@ def drop_erased_records(run: Run, tables: Transaction, messages: DataFrame) -> N
     for kind, rows in erased:
         replace_rows(tables, table_name(STATEMENTS, kind.entity), rows.select("message_id", GUID).distinct())
     if erased:
-        run.discard_unused()
+        run.note_dropped()
 
 
 def _drop_records(

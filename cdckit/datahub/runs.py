@@ -151,8 +151,13 @@ class Run(State):
         if self._writes.has(STATUSES):
             replace_rows(self._writes, STATUSES, F.broadcast(chosen))
 
-    def discard_unused(self) -> None:
-        """Let the files that the run wrote of statements, and that no table has any more, be deleted."""
+    def note_dropped(self) -> None:
+        """
+        Note that statements went out of their tables: those that are left in a file written anew are no news.
+
+        Files that the run wrote of statements, and that no table has any more, can be deleted.
+        """
+        self._has_forgotten = True
         for entity, files in self._taken.files.items():
             if self._writes.has(table_name(STATEMENTS, entity)):
                 self._writes.discard(table_name(STATEMENTS, entity), files)

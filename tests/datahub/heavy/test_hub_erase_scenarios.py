@@ -165,6 +165,29 @@ def test_what_links_of_others_make_too_is_refused(spark: SparkSession, tmp_path:
     assert histories(hub) == before
 
 
+def test_what_is_not_due_waits_on_when_the_erased_come_again(
+    spark: SparkSession, tmp_path: Path, no_few: None
+) -> None:
+    """Its customer has come, so it would be taken for there by who asks for it, and be so nowhere."""
+    to_order = {"reference": "order", "type": "link", "linkEntity": "order", "linkKey": "o"}
+    letter = {"reference": "letter", "fields": [{"reference": "l", "key": True}, to_order]}
+    hub = Hub(spark, schema({**SHOP, "mappings": {**SHOP["mappings"], "letter": [letter]}}), tmp_path)
+
+    def run(second: int, *messages: Row) -> None:
+        at = AT + timedelta(seconds=second)
+        hub.receive(records(spark, messages, received_at=at))
+        hub.run(now=at)
+
+    run(0, message("m1", "customer", {"c": ADA}, {"c": 1}), message("m2", "order", {"o": 5, "c": 2}))
+    hub.erase("customer", keys=[{"c": ADA}], **WHO)
+    run(10, message("m3", "customer", {"c": 2}))
+    run(20, message("m4", "customer", {"c": ADA}), message("m5", "letter", {"l": "first", "o": 5}))
+    assert sorted(row["message_identifier"] for row in rows_of(hub.waiting())) == ["m2", "m5"]
+    run(90)
+    assert rows_of(hub.waiting()) == []
+    assert [len(rows_of(hub.history(name))) for name in ("customer", "order", "letter")] == [2, 1, 1]
+
+
 @pytest.mark.soak
 def test_what_cannot_be_taken_apart_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     weak = {"reference": "w", "fields": [{"reference": "a", "key": "one"}, {"reference": "b", "key": "two"}]}
