@@ -306,7 +306,8 @@ def decode(records: DataFrame) -> DataFrame:
         it came.
         `message_identifier` is the sender's `guid`, or a UUIDv5 of topic, partition, offset, timestamp and
         bytes: a topic that was made anew counts its offsets from 0 again.  `effective_timestamp` is
-        `timestamp`, or when the record was stored.
+        `timestamp`, or when the record was stored.  Digits below a microsecond are cut, and decide nothing:
+        of two messages in one microsecond the one that arrived later counts.
 
     Cost: one pass through Python, no shuffle.
 
