@@ -11,7 +11,9 @@ A *function* of None is the public one that is being called (`cdckit.parts.argum
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
+from typing import ClassVar, dataclass_transform
 
 from cdckit.parts.public_calls import called_function
 
@@ -28,6 +30,26 @@ __all__ = [
 
 class CdcError(Exception):
     """The base of every error that cdckit raises itself."""
+
+
+@dataclass_transform(eq_default=False)
+class ErrorWithFacts(CdcError):
+    """
+    The base of an error whose text is one sentence: its fields are the facts, and `{field}` names one in it.
+
+    What a class computes for its text, such as the names of a list, needs a `__str__` of its own.
+    """
+
+    sentence: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        dataclass(eq=False, repr=False)(cls)
+
+    def __post_init__(self) -> None:
+        super().__init__(*vars(self).values())
+
+    def __str__(self) -> str:
+        return self.sentence.format(**vars(self))
 
 
 class MissingColumns(CdcError, ValueError):
@@ -127,15 +149,13 @@ class UnfitList(CdcError, ValueError):
         return f"{self.function}() refuses {which}: {self.reason}. {self.remedy}"
 
 
-class MissingExtra(CdcError, ImportError):
+class MissingExtra(ErrorWithFacts, ImportError):
     """A part of cdckit needs a package that only one of its extras brings."""
 
-    def __init__(self, part: str, package: str, extra: str) -> None:
-        self.part, self.package, self.extra = part, package, extra
-        super().__init__(part, package, extra)
-
-    def __str__(self) -> str:
-        return (
-            f"{self.part} needs {self.package}, which the extra `{self.extra}` brings: "
-            f"pip install 'cdckit[{self.extra}]', then restart the kernel."
-        )
+    part: str
+    package: str
+    extra: str
+    sentence = (
+        "{part} needs {package}, which the extra `{extra}` brings: "
+        "pip install 'cdckit[{extra}]', then restart the kernel."
+    )

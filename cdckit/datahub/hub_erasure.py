@@ -18,7 +18,7 @@ from cdckit.datahub.runs import Run
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.state import EXPORTED, HISTORY, MESSAGES, STATEMENTS, UNAPPLIED, State, table_name
 from cdckit.datahub.statements import IS_RECORD, NAMES_ENTITY, source_sql
-from cdckit.errors import CdcError
+from cdckit.errors import ErrorWithFacts
 from cdckit.ledger.erasure.erasure_requests import Request
 from cdckit.ledger.erasure.forgotten_entities import ForgottenEntities, count_named
 from cdckit.ledger.erasure.receipts import ErasedPart
@@ -41,36 +41,29 @@ NOT_ERASED = (
 """What is left by a hub, beside what is left by every erasure."""
 
 
-class UnmaskableRecords(CdcError, ValueError):
+class UnmaskableRecords(ErrorWithFacts, ValueError):
     """Messages speak of entities to be erased, and nobody can tell where in their JSON."""
 
-    def __init__(self, messages: int) -> None:
-        self.messages = messages
-        super().__init__(messages)
-
-    def __str__(self) -> str:
-        return (
-            f"erase() needs records of which it is known where they stand in the JSON of their messages; in "
-            f"{self.messages} messages of the entities it is not: these are CSV, or name a file, or are read "
-            "by a reader of your own, or the records are inside one that goes through a filter. Nothing was "
-            "erased: begin the hub anew in another location, from messages without them."
-        )
+    messages: int
+    sentence = (
+        "erase() needs records of which it is known where they stand in the JSON of their messages; in "
+        "{messages} messages of the entities it is not: these are CSV, or name a file, or are read "
+        "by a reader of your own, or the records are inside one that goes through a filter. Nothing was "
+        "erased: begin the hub anew in another location, from messages without them."
+    )
 
 
-class DependentEntities(CdcError, ValueError):
+class DependentEntities(ErrorWithFacts, ValueError):
     """Entities that would not be what they were without those to be erased."""
 
-    def __init__(self, entities: int, target: str) -> None:
-        self.entities, self.target = entities, target
-        super().__init__(entities, target)
-
-    def __str__(self) -> str:
-        return (
-            "erase() needs everybody else to stay as they are; without those that were named, "
-            f"{self.entities} of {self.target!r} would not be what they were: their links lead to them, or "
-            "the same records or links make them. Nothing was erased: erase these first, or let the source "
-            "send what is to stay again."
-        )
+    entities: int
+    target: str
+    sentence = (
+        "erase() needs everybody else to stay as they are; without those that were named, "
+        "{entities} of {target!r} would not be what they were: their links lead to them, or "
+        "the same records or links make them. Nothing was erased: erase these first, or let the source "
+        "send what is to stay again."
+    )
 
 
 def erasable_kinds(schema: Schema) -> dict[str, Kind]:

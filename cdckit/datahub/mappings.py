@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pyspark.sql import types as T
 
-from cdckit.errors import CdcError
+from cdckit.errors import ErrorWithFacts
 from cdckit.model.history import STANDARD_COLUMNS
 
 DEFAULT_SYSTEM = "*"
@@ -225,15 +225,13 @@ class Target:
 _Item = TypeVar("_Item")
 
 
-class InvalidSchema(CdcError, ValueError):
+class InvalidSchema(ErrorWithFacts, ValueError):
     """A document that describes a source system cannot be followed."""
 
-    def __init__(self, path: str, needed: str, found: object) -> None:
-        self.path, self.needed, self.found = path, needed, found
-        super().__init__(path, needed, found)
-
-    def __str__(self) -> str:
-        return f"{self.path} must be {self.needed}; it is {self.found!r}."
+    path: str
+    needed: str
+    found: object
+    sentence = "{path} must be {needed}; it is {found!r}."
 
     @classmethod
     def require(cls, sound: object, path: str, needed: str, found: object) -> None:

@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 from cdckit.datahub.conversions import convert_values
 from cdckit.datahub.mappings import DECIMAL, SPARK_TYPES, FieldType
 from cdckit.datahub.state import State
-from cdckit.errors import CdcError, InvalidArgument
+from cdckit.errors import ErrorWithFacts, InvalidArgument
 from cdckit.ledger import View
 from cdckit.ledger.entity_guids import is_key
 from cdckit.ledger.kind import Kind
@@ -142,18 +142,14 @@ def _fields(history: DataFrame, names: Any) -> list[str]:
     return require_fields(names, history.columns, "question['fields']")
 
 
-class SchemaMismatch(CdcError, RuntimeError):
+class SchemaMismatch(ErrorWithFacts, RuntimeError):
     """A question about what messages say, and they were read by another schema than the hub's."""
 
-    def __init__(self, location: str) -> None:
-        self.location = location
-        super().__init__(location)
-
-    def __str__(self) -> str:
-        return (
-            f"The messages in {self.location} were read by another schema than this hub has. `run()` "
-            "reads them anew by this one; a hub with the schema of the last run answers as that run left it."
-        )
+    location: str
+    sentence = (
+        "The messages in {location} were read by another schema than this hub has. `run()` "
+        "reads them anew by this one; a hub with the schema of the last run answers as that run left it."
+    )
 
 
 class TargetView(View):

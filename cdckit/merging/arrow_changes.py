@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdckit.errors import CdcError
+from cdckit.errors import ErrorWithFacts
 from cdckit.model.changes import ABSENT, DELETE, TRUNCATE, UNTIL, UPSERT
 from cdckit.parts.arguments import quoted
 from cdckit.parts.arrays import NEVER, NOWHERE, Bools, Ints, bools, ints, number_texts, positions
@@ -120,33 +120,28 @@ def _pack_carried(names: Sequence[str]) -> str:
 _NEEDED = ("operation", "effective_timestamp", "message_id", "priority", "record_number")
 
 
-class InvalidChanges(CdcError, ValueError):
+class InvalidChanges(ErrorWithFacts, ValueError):
     """Changes reached the merge without what each needs: an instant, a message, data, an operation, ..."""
 
-    def __init__(self, column: str, count: int) -> None:
-        self.column, self.count = column, count
-        super().__init__(column, count)
-
-    def __str__(self) -> str:
-        return (
-            f"The merge needs {self.column} in every change; at least {self.count} have none (or, "
-            f"for the operation, none of {', '.join(OPERATIONS)}): keep them out before the merge."
-        )
+    column: str
+    count: int
+    sentence = (
+        "The merge needs {column} in every change; at least {count} have none (or, "
+        f"for the operation, none of {', '.join(OPERATIONS)}): keep them out before the merge."
+    )
 
 
-class InvalidEnds(CdcError, ValueError):
+class InvalidEnds(ErrorWithFacts, ValueError):
     """Changes reached the merge that end before they begin, or as they do: they hold at no time."""
 
-    def __init__(self, count: int, begin: Any, end: Any) -> None:
-        self.count, self.begin, self.end = count, begin, end
-        super().__init__(count, begin, end)
-
-    def __str__(self) -> str:
-        return (
-            f"A change holds from effective_timestamp until {UNTIL}, which must be later; at least "
-            f"{self.count} do not, such as one from {self.begin} until {self.end}: keep them out before the "
-            f"merge, or let {UNTIL} be null if they hold until something else is said."
-        )
+    count: int
+    begin: Any
+    end: Any
+    sentence = (
+        f"A change holds from effective_timestamp until {UNTIL}, which must be later; at least "
+        "{count} do not, such as one from {begin} until {end}: keep them out before the "
+        f"merge, or let {UNTIL} be null if they hold until something else is said."
+    )
 
 
 def require_whole(table: pa.RecordBatch) -> None:

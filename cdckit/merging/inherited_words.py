@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from cdckit.errors import CdcError
+from cdckit.errors import ErrorWithFacts
 from cdckit.merging.arrow_changes import (
     ARRIVED,
     NO_PRIORITY,
@@ -46,33 +46,25 @@ OWN = ("effective_timestamp", "sequence", "arrival", "snapshot")
 """What says the place of a change stands twice where changes may be placed: as it was, under `own_…`."""
 
 
-class CircularMoves(CdcError, ValueError):
+class CircularMoves(ErrorWithFacts, ValueError):
     """Each of some moves takes along what another one of them has brought."""
 
-    def __init__(self, message: str) -> None:
-        self.message = message
-        super().__init__(message)
-
-    def __str__(self) -> str:
-        return (
-            "Rows that moved from key to key would take along what they had not got yet: the delete and the "
-            f"upsert of one move stand at places too far apart.  One of these messages: {self.message}."
-        )
+    message: str
+    sentence = (
+        "Rows that moved from key to key would take along what they had not got yet: the delete and the "
+        "upsert of one move stand at places too far apart.  One of these messages: {message}."
+    )
 
 
-class LateMoves(CdcError, ValueError):
+class LateMoves(ErrorWithFacts, ValueError):
     """Something about a row that moved became known only after its move."""
 
-    def __init__(self, message: str) -> None:
-        self.message = message
-        super().__init__(message)
-
-    def __str__(self) -> str:
-        return (
-            "bitemporal() cannot tell what was believed of a row that moved to another key, if something of "
-            "the old key arrived after the move and is true before it; as_known() can, for each moment.  The "
-            f"message of the move: {self.message}."
-        )
+    message: str
+    sentence = (
+        "bitemporal() cannot tell what was believed of a row that moved to another key, if something of "
+        "the old key arrived after the move and is true before it; as_known() can, for each moment.  The "
+        "message of the move: {message}."
+    )
 
 
 def inherit_words(

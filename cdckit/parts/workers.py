@@ -28,7 +28,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.util import inheritable_thread_target
 
-from cdckit.errors import CdcError
+from cdckit.errors import ErrorWithFacts
 from cdckit.parts import at_home
 from cdckit.parts.arguments import free_name, quoted
 from cdckit.parts.arrow_types import arrow_schema, make_batch, with_texts
@@ -68,18 +68,15 @@ class WorkerPlan:
         return sent.mapInArrow(by, self.columns)
 
 
-class NoPackageInWorkers(CdcError, RuntimeError):
+class NoPackageInWorkers(ErrorWithFacts, RuntimeError):
     """The Python of a session's workers has no cdckit, or lacks what that needs."""
 
-    def __init__(self, python: str, remedy: str) -> None:
-        self.python, self.remedy = python, remedy
-        super().__init__(python, remedy)
-
-    def __str__(self) -> str:
-        return (
-            f"The workers of this Spark session need cdckit and pyarrow, and their Python ({self.python}) "
-            f"lacks them: {self.remedy}."
-        )
+    python: str
+    remedy: str
+    sentence = (
+        "The workers of this Spark session need cdckit and pyarrow, and their Python ({python}) "
+        "lacks them: {remedy}."
+    )
 
 
 _ON_SERVER = (

@@ -9,7 +9,7 @@ from operator import and_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.errors import CdcError
+from cdckit.errors import ErrorWithFacts
 from cdckit.ledger.erasure.receipts import ErasedPart
 from cdckit.ledger.kind import Kind
 from cdckit.merging.arrow_changes import GUID
@@ -24,19 +24,16 @@ PLACE = "place"
 _CHOSEN = "is chosen"
 
 
-class SharedRecords(CdcError, ValueError):
+class SharedRecords(ErrorWithFacts, ValueError):
     """Records that speak of entities to be erased, and of others."""
 
-    def __init__(self, records: int, ledger: str) -> None:
-        self.records, self.ledger = records, ledger
-        super().__init__(records, ledger)
-
-    def __str__(self) -> str:
-        return (
-            f"erase() needs all entities that a record speaks of, since it goes as a whole; {self.records} "
-            f"of the records speak of others in the ledger {self.ledger!r} too. Nothing was erased: name "
-            "those too, or let the source send what is to stay again, in records of its own."
-        )
+    records: int
+    ledger: str
+    sentence = (
+        "erase() needs all entities that a record speaks of, since it goes as a whole; {records} "
+        "of the records speak of others in the ledger {ledger!r} too. Nothing was erased: name "
+        "those too, or let the source send what is to stay again, in records of its own."
+    )
 
 
 def record_place(prefix: str = "") -> Column:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cdckit.errors import CdcError
+from cdckit.errors import CdcError, ErrorWithFacts
 
 KEEP_OR_REBUILD = (
     "Nothing was written. To keep a change of a log, call `adopt()`. A table that is made of a log, as a "
@@ -12,15 +12,14 @@ KEEP_OR_REBUILD = (
 )
 
 
-class DamagedTable(CdcError, RuntimeError):
+class DamagedTable(ErrorWithFacts, RuntimeError):
     """A table that a commit names, or the table of commits, cannot be read as it was written."""
 
-    def __init__(self, table: str, file: str, found: str, remedy: str) -> None:
-        self.table, self.file, self.found, self.remedy = table, file, found, remedy
-        super().__init__(table, file, found, remedy)
-
-    def __str__(self) -> str:
-        return f"The table {self.table!r} is damaged at {self.file}: {self.found}. {self.remedy}"
+    table: str
+    file: str
+    found: str
+    remedy: str
+    sentence = "The table {table!r} is damaged at {file}: {found}. {remedy}"
 
 
 class ConflictingCommit(CdcError, RuntimeError):
@@ -38,35 +37,29 @@ class ConflictingCommit(CdcError, RuntimeError):
         )
 
 
-class ForeignChange(CdcError, RuntimeError):
+class ForeignChange(ErrorWithFacts, RuntimeError):
     """Another program has changed rows or columns of a Delta table; *remedy* says what to do."""
 
-    def __init__(
-        self, table: str, version: int, operation: str, author: str, remedy: str = KEEP_OR_REBUILD
-    ) -> None:
-        self.table, self.version, self.operation, self.author = table, version, operation, author
-        self.remedy = remedy
-        super().__init__(table, version, operation, author, remedy)
-
-    def __str__(self) -> str:
-        return (
-            f"Another program has changed the Delta table {self.table!r}: {self.operation} by {self.author} "
-            f"is its version {self.version}. {self.remedy}"
-        )
+    table: str
+    version: int
+    operation: str
+    author: str
+    remedy: str = KEEP_OR_REBUILD
+    sentence = (
+        "Another program has changed the Delta table {table!r}: {operation} by {author} "
+        "is its version {version}. {remedy}"
+    )
 
 
-class StoreIsBusy(CdcError, TimeoutError):
+class StoreIsBusy(ErrorWithFacts, TimeoutError):
     """Other writers were faster, again and again."""
 
-    def __init__(self, location: str, tries: int) -> None:
-        self.location, self.tries = location, tries
-        super().__init__(location, tries)
-
-    def __str__(self) -> str:
-        return (
-            f"{self.location} was tried {self.tries} times, and each time another writer was faster. "
-            "Nothing was committed: try again later, or let fewer writers commit at once."
-        )
+    location: str
+    tries: int
+    sentence = (
+        "{location} was tried {tries} times, and each time another writer was faster. "
+        "Nothing was committed: try again later, or let fewer writers commit at once."
+    )
 
 
 class BatchIdReused(CdcError, ValueError):
@@ -88,47 +81,39 @@ class BatchIdReused(CdcError, ValueError):
         )
 
 
-class NoFileSystem(CdcError, ValueError):
+class NoFileSystem(ErrorWithFacts, ValueError):
     """A location of a scheme for which not everybody who must read and write has a file system."""
 
-    def __init__(self, location: str, scheme: str, lacking: str, reason: str) -> None:
-        self.location, self.scheme, self.lacking, self.reason = location, scheme, lacking, reason
-        super().__init__(location, scheme, lacking, reason)
+    location: str
+    scheme: str
+    lacking: str
+    reason: str
+    sentence = (
+        "A store needs a location that Spark, its Python workers and deltalake can all reach; for "
+        "{scheme}:// ({location}) {lacking} has no file system: {reason}"
+    )
 
-    def __str__(self) -> str:
-        return (
-            f"A store needs a location that Spark, its Python workers and deltalake can all reach; for "
-            f"{self.scheme}:// ({self.location}) {self.lacking} has no file system: {self.reason}"
-        )
 
-
-class NoCredentials(CdcError, PermissionError):
+class NoCredentials(ErrorWithFacts, PermissionError):
     """An object store asks who one is, and nobody has told deltalake."""
 
-    def __init__(self, location: str) -> None:
-        self.location = location
-        super().__init__(location)
-
-    def __str__(self) -> str:
-        return (
-            f"A store at {self.location} needs credentials, and deltalake has found none: give them as "
-            "*storage_options*, such as access_key_id and secret_access_key for s3://, or in the environment "
-            "of the driver and of every worker. Those of the Spark session are for Spark alone."
-        )
+    location: str
+    sentence = (
+        "A store at {location} needs credentials, and deltalake has found none: give them as "
+        "*storage_options*, such as access_key_id and secret_access_key for s3://, or in the environment "
+        "of the driver and of every worker. Those of the Spark session are for Spark alone."
+    )
 
 
-class NotWritable(CdcError, PermissionError):
+class NotWritable(ErrorWithFacts, PermissionError):
     """A folder in which this program, or its user, may not write."""
 
-    def __init__(self, folder: str, reason: str) -> None:
-        self.folder, self.reason = folder, reason
-        super().__init__(folder, reason)
-
-    def __str__(self) -> str:
-        return (
-            f"Nothing can be written in {self.folder}: {self.reason}. Nothing was committed, and all is "
-            "read as before: let this program and Spark's workers write there, or choose another location."
-        )
+    folder: str
+    reason: str
+    sentence = (
+        "Nothing can be written in {folder}: {reason}. Nothing was committed, and all is "
+        "read as before: let this program and Spark's workers write there, or choose another location."
+    )
 
 
 class NoSuchTable(CdcError, LookupError):
@@ -143,29 +128,26 @@ class NoSuchTable(CdcError, LookupError):
         return f"{of} has no table {self.table!r}; it has {', '.join(self.found) or 'none'}."
 
 
-class OtherKind(CdcError, ValueError):
+class OtherKind(ErrorWithFacts, ValueError):
     """A location holds something else than what was asked for: a hub, a feed, the ledger of an entity."""
 
-    def __init__(self, location: str, needed: str, found: str) -> None:
-        self.location, self.needed, self.found = location, needed, found
-        super().__init__(location, needed, found)
-
-    def __str__(self) -> str:
-        return (
-            f"{self.location} should be empty or hold {self.needed}; it holds {self.found}. "
-            "Nothing was changed there: open it as what it is, or choose another location."
-        )
+    location: str
+    needed: str
+    found: str
+    sentence = (
+        "{location} should be empty or hold {needed}; it holds {found}. "
+        "Nothing was changed there: open it as what it is, or choose another location."
+    )
 
 
-class NotStorable(CdcError, TypeError):
+class NotStorable(ErrorWithFacts, TypeError):
     """A column of a type that no Delta table has, or of one that cannot become that of its table."""
 
-    def __init__(self, table: str, column: str, found: str, needed: str) -> None:
-        self.table, self.column, self.found, self.needed = table, column, found, needed
-        super().__init__(table, column, found, needed)
-
-    def __str__(self) -> str:
-        return (
-            f"The table {self.table!r} needs its column {self.column} as {self.needed}; it is {self.found}. "
-            "Cast it before it is written, to text for example."
-        )
+    table: str
+    column: str
+    found: str
+    needed: str
+    sentence = (
+        "The table {table!r} needs its column {column} as {needed}; it is {found}. "
+        "Cast it before it is written, to text for example."
+    )

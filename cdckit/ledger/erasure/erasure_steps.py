@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.errors import CdcError
+from cdckit.errors import ErrorWithFacts
 from cdckit.ledger.erasure.bucket_erasure import KNOWN
 from cdckit.ledger.erasure.erasure_requests import Request
 from cdckit.ledger.erasure.forgotten_entities import (
@@ -41,18 +41,14 @@ from cdckit.store.store import read_note, write_note
 _NOTE = "cdckit.unfinished_erasure"
 
 
-class UnfinishedErasure(CdcError, RuntimeError):
+class UnfinishedErasure(ErrorWithFacts, RuntimeError):
     """An erasure has begun and has not ended: older commits may still hold what is to go."""
 
-    def __init__(self, receipt: str) -> None:
-        self.receipt = receipt
-        super().__init__(receipt)
-
-    def __str__(self) -> str:
-        return (
-            f"The erasure {self.receipt} has begun and has not ended: older commits may still hold what is "
-            "to go. Call `erase` again, with what it was called with."
-        )
+    receipt: str
+    sentence = (
+        "The erasure {receipt} has begun and has not ended: older commits may still hold what is "
+        "to go. Call `erase` again, with what it was called with."
+    )
 
 
 def run_erasure(

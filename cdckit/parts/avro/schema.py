@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cdckit.errors import CdcError
+from cdckit.errors import ErrorWithFacts
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,15 +311,11 @@ _COMPLEX = ("record", "error", "enum", "fixed", "array", "map")
 _WORD = re.compile(r"[^\W\d]\w*")
 
 
-class SchemaRefused(CdcError, ValueError):
+class SchemaRefused(ErrorWithFacts, ValueError):
     """The text of an Avro schema cannot be used: it is not one, or it is hostile."""
 
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(reason)
-
-    def __str__(self) -> str:
-        return f"The Avro schema is refused: {self.reason}."
+    reason: str
+    sentence = "The Avro schema is refused: {reason}."
 
 
 @dataclass(frozen=True)

@@ -7,26 +7,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import ClassVar, TypeVar, dataclass_transform
+from typing import TypeVar
 
-from cdckit.errors import CdcError
+from cdckit.errors import CdcError, ErrorWithFacts
 from cdckit.rdss.findings import RdssFault
 
 
-@dataclass_transform(eq_default=False)
-class GatewayError(CdcError):
-    """The base of what goes wrong in a gateway: its fields are the facts that stand in its sentence."""
-
-    sentence: ClassVar[str]
-
-    def __init_subclass__(cls) -> None:
-        dataclass(eq=False, repr=False)(cls)
-
-    def __post_init__(self) -> None:
-        super().__init__(*vars(self).values())
-
-    def __str__(self) -> str:
-        return self.sentence.format(**vars(self))
+class GatewayError(ErrorWithFacts):
+    """The base of what goes wrong in a gateway."""
 
 
 class RepositoryInUse(GatewayError, RuntimeError):
