@@ -8,18 +8,16 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
-from pyspark.sql import types as T
 
 from cdckit.databus.events import DATA, EVENT, event_columns
 from cdckit.databus.sources import Source, sources_by_id
 from cdckit.model.forms import RECORDS
-from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.model.records import RECORD_COLUMNS, decoded_columns
 from cdckit.model.rejected_records import ERROR_FIELDS
 from cdckit.parts.argument_forms import takes
-from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.workers import WorkerPlan
 
-EVENT_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *spark_columns(EVENT), *ERROR_FIELDS])
+EVENT_SCHEMA = decoded_columns(EVENT, *ERROR_FIELDS)
 """One row is one record, and the event that it holds; or why it holds none."""
 
 

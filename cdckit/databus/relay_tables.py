@@ -23,6 +23,7 @@ from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.ledger.columns import log_fields
 from cdckit.ledger.kind import Kind
 from cdckit.ledger.log_rows import require_keys_keep_their_texts
+from cdckit.parts.arguments import schema_columns
 from cdckit.parts.arrow_types import spark_columns, spark_type
 from cdckit.parts.instants import EPOCH
 from cdckit.parts.workers import local_frame
@@ -150,13 +151,7 @@ class RelaySettings(Settings):
 
 def to_stored_rows(decoded: DataFrame) -> DataFrame:
     """Bring what `decode` returned into the columns in which it is kept; those of windows are null."""
-    columns = {name: F.col(name) for name in decoded.columns}
-    return decoded.select(
-        *(
-            columns.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name)
-            for field in STORED_SCHEMA
-        )
-    )
+    return decoded.select(*schema_columns(STORED_SCHEMA, {name: F.col(name) for name in decoded.columns}))
 
 
 def read_windowed_events(tables: Tables) -> DataFrame:

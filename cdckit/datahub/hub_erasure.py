@@ -25,6 +25,7 @@ from cdckit.ledger.erasure.receipts import ErasedPart
 from cdckit.ledger.erasure.tombstones import Erasures, erased_changes, note_refused
 from cdckit.ledger.kind import Kind
 from cdckit.merging.arrow_changes import GUID
+from cdckit.parts.arguments import typed_nulls
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.workers import WorkerPlan, compute_once
 from cdckit.shell.record_places import SharedRecords, digest_rows, rewrite_rows
@@ -202,7 +203,7 @@ def _write_masked(tables: Transaction, masked: DataFrame) -> list[ErasedPart]:
     def change(messages: DataFrame) -> DataFrame:
         data = masked.withColumnRenamed("data", "_data")
         joined = messages.join(data, "message_identifier", "left")
-        nothing = {name: F.lit(None).cast(messages.schema[name].dataType) for name in ("key", "headers")}
+        nothing = typed_nulls(messages.schema, ("key", "headers"))
         return joined.withColumns({**nothing, "data": F.when(F.expr(IS_STORED), F.col("_data"))})
 
     return rewrite_rows(tables, MESSAGES, chosen, change)

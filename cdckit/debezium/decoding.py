@@ -8,20 +8,19 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from cdckit.debezium.envelopes import read_records
 from cdckit.debezium.events import EVENT_TYPES, READ_COLUMNS, Kind, Reader, event_batch
 from cdckit.debezium.other_producers import read_maxwell, read_wal2json
 from cdckit.model.faults import ERROR_CODE
 from cdckit.model.forms import RECORDS
-from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.model.records import RECORD_COLUMNS, decoded_columns
 from cdckit.parts.argument_forms import rows_of, takes
 from cdckit.parts.arguments import quoted
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.workers import map_columns, without_garbage_collection
 
-EVENT_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *spark_columns(pa.schema(EVENT_TYPES.items()))])
+EVENT_SCHEMA = decoded_columns(EVENT_TYPES)
 """One row is one record, and what it says of the database; or why it says nothing.
 
 - `form`: `json`; `kind`: see `Kind`; `connector`: the kind of database, in Debezium's words;

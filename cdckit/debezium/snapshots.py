@@ -12,7 +12,7 @@ from cdckit.debezium.events import READ
 from cdckit.model.changes import AFTER_ALL, DELETE, TRUNCATE, UPSERT
 from cdckit.model.faults import ERROR_CODE
 from cdckit.model.places import LOG_END
-from cdckit.parts.arguments import require_struct
+from cdckit.parts.arguments import require_struct, schema_columns
 
 _KEY, _LAST = "key of row", "last said of row"
 ENDED_SCHEMA = "source string, position string, ended_timestamp timestamp, taken_timestamp timestamp"
@@ -168,11 +168,4 @@ def _as_changes(absent: DataFrame, changes: DataFrame, keys: Sequence[str]) -> D
         "carried": F.struct(*(F.lit(name in keys).alias(name) for name in data)),
         "snapshot": F.lit(True),
     }
-    return absent.select(
-        *(
-            columns.get(field.name, F.lit(None))
-            .cast(field.dataType)
-            .alias(field.name, metadata=field.metadata)
-            for field in changes.schema
-        )
-    )
+    return absent.select(*schema_columns(changes.schema, columns))

@@ -31,7 +31,7 @@ from cdckit.debezium.unsent_values import PLACEHOLDER
 from cdckit.errors import InvalidArgument
 from cdckit.model.changes import UNTYPED as UNTYPED_FIELDS
 from cdckit.model.faults import ERROR_CODE
-from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.model.records import RECORD_COLUMNS, decoded_columns
 from cdckit.parts.argument_forms import NAME, takes
 from cdckit.parts.arguments import microseconds, require_batch, require_keys
 from cdckit.parts.arrow_types import arrow_type, spark_columns, spark_type
@@ -92,9 +92,8 @@ def table_rows(
     """
     plan = _table_plan(decoded, table, keys, columns, placeholder, unreadable)
     source, events = _events(decoded, RECORD_COLUMNS)
-    kind = T.StructType([*RECORD_SCHEMA.fields, *spark_columns(pa.schema(row_types(plan).items()))])
     work = partial(row_batch, events=events, plan=plan)
-    rows = WorkerPlan(source, partial(by_batch, work=work), kind).rows()
+    rows = WorkerPlan(source, partial(by_batch, work=work), decoded_columns(row_types(plan))).rows()
     return _with_untyped(rows, plan)
 
 

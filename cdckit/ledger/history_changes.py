@@ -16,7 +16,7 @@ from cdckit.model.history import VALID_FROM, VALID_TO
 from cdckit.parts.arguments import quoted
 from cdckit.parts.values import comparable
 from cdckit.store import Snapshot
-from cdckit.store.columns import as_columns
+from cdckit.store.columns import all_columns
 
 CHANGE = "change"
 
@@ -31,20 +31,9 @@ def history_changes(then: Snapshot, now: Snapshot, kind: Kind) -> DataFrame:
     if not removed:
         return after.select(F.lit("appeared").alias(CHANGE), "*")
     rows = then.read(kind.history, files=removed)
-    before = _cast_columns(visible_history(rows, then.schema(kind.changes)), after.schema)
+    # Since that commit fields may have come, or have become of wider types.
+    before = all_columns(visible_history(rows, then.schema(kind.changes)), after.schema)
     return _find_differences(before, after)
-
-
-def _cast_columns(rows: DataFrame, columns: T.StructType) -> DataFrame:
-    """Rows of an earlier commit in the columns of a later one: fields may have come, or be of wider types."""
-    names = set(rows.columns)
-    values = (
-        F.col(quoted(column.name))
-        if column.name in names
-        else F.lit(None).cast(column.dataType).alias(column.name)
-        for column in columns
-    )
-    return as_columns(rows, columns).select(*values)
 
 
 def _find_differences(before: DataFrame, after: DataFrame) -> DataFrame:

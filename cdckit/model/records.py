@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.parts.arguments import flat_columns, require_columns, require_types
+from cdckit.parts.arrow_types import spark_columns
 
 RECORD_SCHEMA = flat_columns(
     "key binary, value binary, topic string, partition integer, offset long, timestamp timestamp, "
@@ -17,6 +21,11 @@ columns are the same thing to every function.  `timestampType` and `headers` may
 has headers with the option `includeHeaders` alone, and then the doors that read them know more."""
 
 RECORD_COLUMNS = tuple(RECORD_SCHEMA.fieldNames())
+
+
+def decoded_columns(types: Mapping[str, pa.DataType] | pa.Schema, *more: T.StructField) -> T.StructType:
+    """The columns of records, and those of what is decoded of each: Arrow's *types*, and *more*."""
+    return T.StructType([*RECORD_SCHEMA.fields, *spark_columns(pa.schema(types)), *more])
 
 
 _USUAL = {"timestampType": 0, "headers": None}

@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION, Fault
 from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA
 from cdckit.parts.argument_forms import rows_with, takes
-from cdckit.parts.arguments import require_columns
+from cdckit.parts.arguments import require_columns, schema_columns
 
 ERROR_FIELDS = [T.StructField(ERROR_CODE, T.StringType()), T.StructField(ERROR_DESCRIPTION, T.StringType())]
 
@@ -35,6 +35,11 @@ REJECT = "reject"
 """The column of changes that has the rejects among them: see `cdckit.model.CHANGE_SCHEMA`."""
 
 
+def without_rejects(rows: DataFrame) -> DataFrame:
+    """The rows without those in error, if there is a column that says so."""
+    return rows.where(F.col(ERROR_CODE).isNull()) if ERROR_CODE in rows.columns else rows
+
+
 def reject_column(row: Mapping[str, Column]) -> Column:
     """
     Make `REJECT` of a row: the record and its error; null where `error_code` is.
@@ -42,10 +47,8 @@ def reject_column(row: Mapping[str, Column]) -> Column:
     Args:
         row: The columns of `REJECT_SCHEMA` by name, `error_code` among them; null stands for one that lacks.
     """
-    nothing = F.lit(None)
-    parts = (row.get(field.name, nothing).cast(field.dataType).alias(field.name) for field in REJECT_SCHEMA)
     # A part that were never null would be null in Arrow all the same, where the whole is.
-    whole = F.struct(*parts).cast(REJECT_SCHEMA)
+    whole = F.struct(*schema_columns(REJECT_SCHEMA, row)).cast(REJECT_SCHEMA)
     return F.when(row[ERROR_CODE].isNotNull(), whole).alias(REJECT)
 
 

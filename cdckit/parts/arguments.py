@@ -277,6 +277,22 @@ def flat_columns(text: str) -> T.StructType:
     return columns
 
 
+def schema_columns(schema: T.StructType, values: Mapping[str, Column]) -> list[Column]:
+    """The *values* as the columns of a schema, in their types; null where there is none."""
+    nothing = F.lit(None)
+    return [
+        values.get(field.name, nothing)
+        .cast(field.dataType)
+        .alias(field.name, metadata=field.metadata or None)
+        for field in schema
+    ]
+
+
+def typed_nulls(schema: T.StructType, names: Iterable[str]) -> dict[str, Column]:
+    """Nulls by the names of some columns of a schema, in their types."""
+    return {name: F.lit(None).cast(schema[name].dataType) for name in names}
+
+
 def quoted(name: str) -> str:
     """A column's *name* as `F.col` needs it: dots and backticks in it are its own."""
     return "`" + name.replace("`", "``") + "`"

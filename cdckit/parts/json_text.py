@@ -12,6 +12,9 @@ from uuid import uuid4
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 
+# As a tuple: to look into `dict | list` takes twice the time.
+_CONTAINERS = (dict, list)
+
 
 def refuse_constant(name: str) -> Any:
     """Refuse NaN and the infinities, which Python's reader of JSON would take."""
@@ -146,6 +149,33 @@ def _digits(value: Any) -> str:
     if not isinstance(value, Decimal):
         raise TypeError(f"{type(value).__name__} is no type of JSON")
     return str(value)
+
+
+def nesting_depth(value: Any) -> int:
+    """
+    Tell how deep a value is nested: 0 for one that is no array and no object.
+
+    >>> nesting_depth(1), nesting_depth([]), nesting_depth({"a": [1]})
+    (0, 1, 2)
+    """
+    return depth_and_size(value)[0]
+
+
+def depth_and_size(value: Any) -> tuple[int, int]:
+    """
+    Tell how deep a value is nested, and how many values it has within it, itself among them.
+
+    >>> depth_and_size(1), depth_and_size({"a": [1]})
+    ((0, 1), (2, 3))
+    """
+    deep, many, level = 0, 1, [value]
+    while containers := [inner for inner in level if isinstance(inner, _CONTAINERS)]:
+        deep += 1
+        level = [
+            inner for outer in containers for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        many += len(level)
+    return deep, many
 
 
 def storable(text: str) -> str:

@@ -8,6 +8,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
+import pyarrow as pa
+
 WAITING, PROCESSED = "waiting", "processed"
 
 Place = tuple[int, int]
@@ -176,3 +178,12 @@ def take_scopes(
         if after != before:
             changed.append(after)
     return changed, results
+
+
+def number_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The rows of a batch, their instants as microseconds: so folds compare them, and keep them."""
+    columns = [
+        column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in batch.columns
+    ]
+    rows: list[dict[str, Any]] = pa.RecordBatch.from_arrays(columns, batch.schema.names).to_pylist()
+    return rows

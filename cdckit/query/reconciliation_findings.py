@@ -23,7 +23,7 @@ from cdckit.model.changes import (
 from cdckit.model.faults import ERROR_CODE
 from cdckit.model.history import DELETED, VALID_TO
 from cdckit.model.rejected_records import ChangeFault
-from cdckit.parts.arguments import quoted, require_columns, require_fields, require_struct
+from cdckit.parts.arguments import quoted, require_columns, require_fields, require_struct, schema_columns
 from cdckit.parts.values import as_text, comparable
 from cdckit.query.differences import (
     PRESENCE,
@@ -127,7 +127,7 @@ def _no_changes(sides: Sides) -> DataFrame:
     """A table of changes of these fields, of which there are none."""
     names = [field.name for field in (*sides.keys, *sides.fields)]
     return sides.history.where(F.lit(False)).select(
-        *(F.lit(None).cast(field.dataType).alias(field.name) for field in CHANGE_SCHEMA),
+        *schema_columns(CHANGE_SCHEMA, {}),
         F.struct(*map(quoted, names)).alias("data"),
         F.struct(*(F.lit(True).alias(name) for name in names)).alias("carried"),
     )

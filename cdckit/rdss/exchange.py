@@ -17,13 +17,12 @@ from cdckit.ledger.erasure.forgotten_entities import ForgottenEntities, forget_e
 from cdckit.ledger.kind import Kind
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.documents import Document, as_records
-from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
+from cdckit.model.faults import ERROR_CODE
 from cdckit.model.records import RECORD_COLUMNS
 from cdckit.model.rejected_records import REJECT_SCHEMA
-from cdckit.parts.arguments import require_flag, require_instant
+from cdckit.parts.arguments import require_flag
 from cdckit.parts.guids import guid
 from cdckit.parts.job_descriptions import describe_jobs
-from cdckit.parts.values import time_between
 from cdckit.rdss.decoding import queue_records, with_body
 from cdckit.rdss.exchange_erasure import forget_objects, object_uuids
 from cdckit.rdss.exchange_intake import Intake
@@ -52,8 +51,7 @@ from cdckit.rdss.objects import (
 from cdckit.rdss.outcomes import Outcome, Status
 from cdckit.rdss.reading import RULES, Rules
 from cdckit.shell.shell import Shell, WorkResult
-from cdckit.shell.states_and_outcomes import last_outcomes, say_outcomes
-from cdckit.shell.waiting import is_overdue
+from cdckit.shell.states_and_outcomes import give_up_records
 from cdckit.store import Snapshot, Transaction
 
 _TOLD = (
@@ -182,19 +180,8 @@ class Exchange(Shell):
         return WorkResult(written.rows)
 
     def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
-        since, instant = F.col("waiting_since"), require_instant(now, "now")
-        waits = last_outcomes(tables).where(F.col("outcome") == Outcome.WAITING.value)
         verdict = overdue_verdict()
-        given_up = {
-            "outcome": verdict["queue"],
-            **{name: verdict[name] for name in (ERROR_CODE, ERROR_DESCRIPTION)},
-        }
-        late = waits.where(is_overdue(time_between(since, instant), wait))
-        overdue = tables.scratch(late.withColumns(given_up))
-        count = overdue.count()
-        if count:
-            say_outcomes(tables, overdue)
-        return count
+        return give_up_records(tables, now, wait, {"outcome": verdict.pop("queue"), **verdict})
 
     def _rebuild(self, tables: Transaction) -> WorkResult | None:
         if not tables.has(MESSAGES):

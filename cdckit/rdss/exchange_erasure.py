@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from cdckit.ledger import ErasedPart
 from cdckit.ledger.erasure.tombstones import ENTITY_ERASED, REFUSE, REFUSED_SCHEMA, error_columns
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
+from cdckit.parts.arguments import schema_columns, typed_nulls
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.folded_rows import with_rule
 from cdckit.parts.kept_folds import Place
@@ -159,12 +160,7 @@ def _forget(
         kept = with_rule(some.join(remains, [*PLACE], "left"), _KEPT, reads, rule, makes)
         values = {ERROR_CODE: F.lit(ERASED), ERROR_DESCRIPTION: F.lit(ERASED_REASON)}
         values |= {name: F.col(name) for name in kept.columns}
-        return kept.select(
-            *(
-                values.get(column.name, F.lit(None)).cast(column.dataType).alias(column.name)
-                for column in MESSAGES_SCHEMA
-            )
-        )
+        return kept.select(*schema_columns(MESSAGES_SCHEMA, values))
 
     places = chosen.select(*PLACE)
     rewritten = rewrite_rows(tables, MESSAGES, places, blank) + rewrite_rows(tables, OUTCOMES, places)
@@ -180,9 +176,7 @@ def _forget_own(tables: Transaction, messages: DataFrame, sequences: DataFrame) 
     of_parts = sent.join(sequences, "sequence_id", "left_semi").select("identity")
 
     def blank(some: DataFrame) -> DataFrame:
-        nothing = {name: F.lit(None) for name in OWN_SCHEMA.names if name not in ("identity", "status")}
-        return some.withColumns(
-            {name: value.cast(OWN_SCHEMA[name].dataType) for name, value in nothing.items()}
-        )
+        blanked = [name for name in OWN_SCHEMA.names if name not in ("identity", "status")]
+        return some.withColumns(typed_nulls(OWN_SCHEMA, blanked))
 
     return rewrite_rows(tables, OWN, chosen.unionByName(of_parts).distinct(), blank)

@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
-from cdckit.parts.kept_folds import Place
+from cdckit.parts.kept_folds import Place, number_rows
 from cdckit.rdss.existence_rules import FAULTS
 from cdckit.rdss.message_rows import SLICED_MESSAGE, read_message, read_tenant
 from cdckit.rdss.message_types import CREATE, REMOVE, UPDATE
@@ -311,11 +311,7 @@ _read_left = msgspec.msgpack.Decoder(ArrivedMessage).decode
 
 def read_rows(batch: pa.RecordBatch, settings: ExchangeRules) -> Iterator[ArrivedMessage | Part]:
     """Read what each message says that the folds go by."""
-    columns = [batch.column(name) for name in READS]
-    numbers = [
-        column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in columns
-    ]
-    rows = pa.RecordBatch.from_arrays(numbers, READS).to_pylist()
+    rows = number_rows(batch.select(READS))
     return filter(None, (_read_row(row, settings.names) for row in rows))
 
 

@@ -12,16 +12,14 @@ from pyspark.sql import types as T
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.model.records import RECORD_COLUMNS
 from cdckit.parts.argument_forms import FOR_EACH_BATCH, INSTANT, no_stream, one_of, rows_of, takes
-from cdckit.parts.arguments import require_instant
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.folded_rows import fold_rows
-from cdckit.parts.values import time_between
 from cdckit.rdss.decoding import DECODED, DECODED_SCHEMA
 from cdckit.rdss.findings import RdssFault
 from cdckit.rdss.message_rows import VERDICT
 from cdckit.rdss.reading import RULES, Rules
 from cdckit.rdss.sequence_rules import PARTS, TENANT_VALUE, PartOutcome, assembly_plan
-from cdckit.shell.waiting import is_overdue
+from cdckit.shell.waiting import with_waited
 
 Policy = Literal["keep", "reject"]
 
@@ -129,10 +127,8 @@ def waiting(
     >>> rdss.waiting(came, now=datetime(2024, 1, 1, tzinfo=UTC)).count()
     0
     """
-    late = parts.where(F.col("part") == PartOutcome.WAITING.value).withColumn(
-        "waited", time_between(F.col("waiting_since"), require_instant(now, "now"))
-    )
-    measured = late.withColumn("is_overdue", is_overdue(F.col("waited"), wait))
+    late = parts.where(F.col("part") == PartOutcome.WAITING.value)
+    measured = with_waited(late, F.col("waiting_since"), now, wait)
     refused = F.col("is_overdue") & F.lit(overdue == "reject")
     return measured.withColumns({name: F.when(refused, text) for name, text in overdue_verdict().items()})
 

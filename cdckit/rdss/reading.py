@@ -91,20 +91,6 @@ def parse_message(value: bytes | None, rules: Rules) -> ParsedMessage:
     return ParsedMessage(header, values["messageBody"], text[places["messageBody"]])
 
 
-def nesting_depth(value: object) -> int:
-    """
-    Tell how deep a value is nested: 0 for one that is no list and no object.
-
-    >>> nesting_depth("a"), nesting_depth([]), nesting_depth({"a": [1]})
-    (0, 1, 2)
-    """
-    depth, level = 0, [value]
-    while containers := [container for container in level if isinstance(container, dict | list)]:
-        depth += 1
-        level = [inner for container in containers for _, inner in _children(container)]
-    return depth
-
-
 def walk_values(value: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     """Every value inside *value*, with the path to it; itself first."""
     waiting = [(path, value)]

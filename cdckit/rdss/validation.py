@@ -18,6 +18,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from cdckit.errors import InvalidArgument
+from cdckit.parts.json_text import nesting_depth
 from cdckit.rdss.findings import (
     BODY,
     HEADER,
@@ -32,7 +33,7 @@ from cdckit.rdss.findings import (
 )
 from cdckit.rdss.header_rules import expiry_finding, rule_finding
 from cdckit.rdss.message_types import BODIES
-from cdckit.rdss.reading import DEEPEST, RULES, Rules, Unreadable, nesting_depth, parse_message, walk_values
+from cdckit.rdss.reading import DEEPEST, RULES, Rules, Unreadable, parse_message, walk_values
 from cdckit.rdss.validators import validators
 
 if TYPE_CHECKING:

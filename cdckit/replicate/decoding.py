@@ -13,17 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION, Findings, FoundFault, error_columns
 from cdckit.model.forms import RECORDS
-from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.model.records import RECORD_COLUMNS, decoded_columns
 from cdckit.model.rejected_records import ERROR_FIELDS
 from cdckit.parts.argument_forms import INSTANT, NAMES, no_stream, one_of, rows_of, takes
-from cdckit.parts.arguments import require_instant
 from cdckit.parts.arrow_types import spark_columns
-from cdckit.parts.values import time_between
 from cdckit.parts.workers import WorkerPlan
 from cdckit.replicate.envelopes import DATA, ENVELOPE_TYPES, METADATA, ReplicateFault, open_envelopes
 from cdckit.replicate.metadata_messages import LINEAGE, METADATA_TYPES, read_metadata
@@ -35,20 +32,15 @@ from cdckit.replicate.schema_ids import (
     message_rows,
     statements,
 )
-from cdckit.shell.waiting import is_overdue
+from cdckit.shell.waiting import with_waited
 
-
-def _columns(types: dict[str, pa.DataType]) -> list[T.StructField]:
-    return list(spark_columns(pa.schema(types.items())))
-
-
-ENVELOPE_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *_columns(ENVELOPE_TYPES), *ERROR_FIELDS])
+ENVELOPE_SCHEMA = decoded_columns(ENVELOPE_TYPES, *ERROR_FIELDS)
 """One row is one record, and what its envelope says; or why it says nothing."""
 
-METADATA_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *_columns(METADATA_TYPES), *ERROR_FIELDS])
+METADATA_SCHEMA = decoded_columns(METADATA_TYPES, *ERROR_FIELDS)
 """One row is one metadata message: its record, and the table version that it describes."""
 
-ZONE_SCHEMA = T.StructType(_columns(STATEMENT_TYPES))
+ZONE_SCHEMA = spark_columns(pa.schema(STATEMENT_TYPES.items()))
 """One row is one statement about a schema id: what it stands for, from where and when on that was said,
 and the places of all messages that said so (`places`), until another one about the same id and table said
 something else.  `other_tables` are those that the same id stands for as well."""
@@ -317,9 +309,8 @@ def waiting(
     # An id that a message in JSON form may hold does not help it: it is of no table until its topic is.
     has_table = F.coalesce(F.col("topic").isin(list(json_topics)), F.lit(False))
     waits = F.when(F.col("form") == "json", ~has_table).otherwise(F.col("known_id").isNull())
-    waited = compared.withColumn("waits", waits).where("waits")
-    waited = waited.withColumn("waited", time_between(F.col("timestamp"), require_instant(now, "now")))
-    waited = waited.withColumn("is_overdue", is_overdue(F.col("waited"), wait))
+    waiting_data = compared.withColumn("waits", waits).where("waits")
+    waited = with_waited(waiting_data, F.col("timestamp"), now, wait)
     refused = F.col("is_overdue") & F.lit(overdue == "reject")
     described = waited.withColumns(
         {

@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.model.forms import RECORDS
-from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.model.records import RECORD_COLUMNS, decoded_columns
 from cdckit.parts.argument_forms import NAMES, Form, takes
 from cdckit.parts.arguments import require_instant
 from cdckit.parts.arrow_types import spark_columns
@@ -201,9 +201,9 @@ def rows_of_table(
     elif loaded_at is not None:
         columns.append(require_instant(loaded_at, "loaded_at").alias(LOADED_AT))
     reading = Reading(table, tuple(json_topics), None if topics is None else tuple(topics), unreadable, keys)
-    kind = T.StructType([*RECORD_SCHEMA.fields, *spark_columns(pa.schema(row_types(table).items()))])
     read = partial(read_messages, reading=reading)
-    return _with_version(WorkerPlan(chosen.select(*columns), read, kind).rows(), table)
+    rows = WorkerPlan(chosen.select(*columns), read, decoded_columns(row_types(table))).rows()
+    return _with_version(rows, table)
 
 
 def _may_be_of(table: Table) -> Column:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -19,14 +20,16 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
+from cdckit.parts.arguments import require_instant
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.fold import Result, Rule
 from cdckit.parts.folded_rows import explode_rule
 from cdckit.parts.kept_folds import (
+    WAITING,
     Again,
     KeptFold,
     Place,
@@ -36,7 +39,9 @@ from cdckit.parts.kept_folds import (
     spread_rows,
     take_scopes,
 )
-from cdckit.parts.workers import WorkerPlan, local_frame, without_garbage_collection
+from cdckit.parts.values import time_between
+from cdckit.parts.workers import WorkerPlan, compute_once, local_frame, without_garbage_collection
+from cdckit.shell.waiting import is_overdue
 from cdckit.store import File, Snapshot, Transaction
 from cdckit.store.files import Target, Where
 from cdckit.store.reading import hold_few_rows, read_batches
@@ -349,6 +354,19 @@ def say_outcomes(tables: Transaction, outcomes: DataFrame) -> None:
     written = F.lit(((tables.base.version or 0) + 1) << _TURNS).alias(WRITTEN)
     columns = [written if name == WRITTEN else F.col(name) for name in _OUTCOMES.names]
     tables.append(OUTCOMES, outcomes.select(*columns))
+
+
+def give_up_records(
+    tables: Transaction, now: datetime, wait: timedelta, given_up: Mapping[str, Column]
+) -> int:
+    """Let the records that have waited longer than *wait* have the outcome *given_up*; how many they are."""
+    waits = last_outcomes(tables).where(F.col("outcome") == WAITING)
+    waited = time_between(F.col("waiting_since"), require_instant(now, "now"))
+    overdue = compute_once(waits.where(is_overdue(waited, wait)).withColumns(given_up))
+    if overdue is None:
+        return 0
+    say_outcomes(tables, overdue)
+    return overdue.count()
 
 
 def last_outcomes(tables: Snapshot | Transaction) -> DataFrame:

@@ -20,6 +20,7 @@ from cdckit.merging.arrow_changes import GUID
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA
 from cdckit.model.rejected_records import ERROR_FIELDS, REJECT_SCHEMA
+from cdckit.parts.arguments import typed_nulls
 from cdckit.parts.guids import guid
 from cdckit.parts.workers import compute_once
 from cdckit.shell.record_places import PLACE, record_place, rewrite_places
@@ -56,7 +57,7 @@ def waiting_schema(received: T.StructType) -> T.StructType:
 
 def without_values(received: DataFrame) -> DataFrame:
     """Received records that were erased: where each stood, and that it was erased."""
-    nothing = {name: F.lit(None).cast(RECORD_SCHEMA[name].dataType) for name in _VALUES}
+    nothing = typed_nulls(RECORD_SCHEMA, _VALUES)
     error = {ERROR_CODE: F.lit(ERASED), ERROR_DESCRIPTION: F.lit("The record spoke of what was erased.")}
     named = {name: column for name, column in error.items() if name in received.columns}
     return received.withColumns({**nothing, **named})
@@ -169,7 +170,7 @@ class TableIntake:
         # The table's old files stay on disk, so what they hold can be read after it has others.
         names = waiting_schema(self.received).fieldNames()
         self._transaction.replace(WAITING, waiting.where(~is_ready).select(*names))
-        sound = {field.name: F.lit(None).cast(field.dataType) for field in ERROR_FIELDS}
+        sound = typed_nulls(REJECT_SCHEMA, (ERROR_CODE, ERROR_DESCRIPTION))
         return waiting.where(is_ready).withColumns(sound).select(*self.received.fieldNames())
 
     def _reject(self, rows: DataFrame, of_table: Column | None = None) -> None:

@@ -19,6 +19,12 @@ def is_overdue(waited: Column, wait: timedelta) -> Column:
     return F.coalesce(waited > F.lit(wait), F.lit(True))
 
 
+def with_waited(rows: DataFrame, since: Column, now: datetime, wait: timedelta) -> DataFrame:
+    """Add how long rows have `waited` *since* an instant, and whether that is longer than *wait*."""
+    waited = rows.withColumn("waited", time_between(since, require_instant(now, "now")))
+    return waited.withColumn("is_overdue", is_overdue(F.col("waited"), wait))
+
+
 def give_up_overdue(
     waiting: DataFrame, since: Column, now: datetime, wait: timedelta
 ) -> tuple[DataFrame, int]:

@@ -133,8 +133,12 @@ def keeps_types(before: T.DataType, after: T.DataType) -> bool:
 
 def as_columns(rows: DataFrame, columns: T.StructType) -> DataFrame:
     """The rows with their columns in the types of *columns*; those that they lack stay away."""
-    present = T.StructType([column for column in columns if column.name in rows.columns])
-    return rows.select(*_as_fields(lambda name: F.col(quoted(name)), rows.schema, present))
+    return all_columns(rows, T.StructType([column for column in columns if column.name in rows.columns]))
+
+
+def all_columns(rows: DataFrame, columns: T.StructType) -> DataFrame:
+    """The rows with all of *columns*, in their types; those that they lack are null."""
+    return rows.select(*_as_fields(lambda name: F.col(quoted(name)), rows.schema, columns))
 
 
 def _as_fields(field: Callable[[str], Column], kind: T.StructType, common: T.StructType) -> list[Column]:

@@ -13,9 +13,6 @@ from cdckit.parts.json_text import RepeatedName, each_name_once, exact_json, sto
 DEEPEST = 100
 """How deep a document may be nested."""
 
-# As a tuple: to look into `dict | list` takes twice the time.
-_CONTAINERS = (dict, list)
-
 
 def read(text: str) -> Any:
     """
@@ -84,33 +81,6 @@ _QUICK_WRITER = msgspec.json.Encoder(decimal_format="number").encode
 def column_text(text: str | None) -> str | None:
     """The text as a column can hold it: half a character is written out."""
     return text if text is None or text.isascii() else storable(text)
-
-
-def depth(value: Any) -> int:
-    """
-    Tell how deep a value is nested: 0 for one that is no array and no object.
-
-    >>> depth(1), depth([]), depth({"a": [1]})
-    (0, 1, 2)
-    """
-    return depth_and_size(value)[0]
-
-
-def depth_and_size(value: Any) -> tuple[int, int]:
-    """
-    Tell how deep a value is nested, and how many values it has within it, itself among them.
-
-    >>> depth_and_size(1), depth_and_size({"a": [1]})
-    ((0, 1), (2, 3))
-    """
-    deep, many, level = 0, 1, [value]
-    while containers := [inner for inner in level if isinstance(inner, _CONTAINERS)]:
-        deep += 1
-        level = [
-            inner for outer in containers for inner in (outer.values() if isinstance(outer, dict) else outer)
-        ]
-        many += len(level)
-    return deep, many
 
 
 def same(first: Any, second: Any) -> bool:

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from cdckit.streams.json_values import DEEPEST, depth, depth_and_size, read, same, to_text
+from cdckit.parts.json_text import depth_and_size, nesting_depth
+from cdckit.streams.json_values import DEEPEST, read, same, to_text
 
 Path = tuple[str, ...]
 
@@ -191,7 +192,7 @@ def _with_value(name: str, members: dict[str, Any]) -> Operation:
     if "value" not in members:
         raise BadOperation(f"{members['op']} needs a value")
     value = members["value"]
-    if isinstance(value, _CONTAINERS) and len(path) + depth(value) > DEEPEST:
+    if isinstance(value, _CONTAINERS) and len(path) + nesting_depth(value) > DEEPEST:
         raise BadOperation(f"the value would be nested deeper than {DEEPEST}")
     return Operation(name, path, value)
 

@@ -13,13 +13,12 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
-from cdckit.model.rejected_records import ERROR_FIELDS
+from cdckit.model.rejected_records import ERROR_FIELDS, without_rejects
 from cdckit.parts.argument_forms import FOR_EACH_BATCH, INSTANT, no_stream, one_of, rows_of, rows_with, takes
-from cdckit.parts.arguments import require_columns, require_instant
+from cdckit.parts.arguments import require_columns, schema_columns
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.folded_rows import fold_rows
-from cdckit.parts.values import time_between
-from cdckit.shell.waiting import is_overdue
+from cdckit.shell.waiting import with_waited
 from cdckit.streams.catalogue import ARRIVAL, COMPLETE_RESPONSES, PARTIAL_RESPONSES, REQUEST, StreamFault
 from cdckit.streams.decoding import with_text
 from cdckit.streams.request_parts import COMPLETE, PART, RESPONSE_PLAN, WAITING
@@ -73,13 +72,8 @@ def response_rows(answers: DataFrame, *more: str) -> DataFrame:
     """The responses to patches, with *more* columns of the answers."""
     require_columns(answers, ["is_repeat", "include_before", "include_after"])
     answered = with_requested(answers.where(~F.col("is_repeat")))
-    columns = [
-        F.col(field.name)
-        if field.name in answers.columns
-        else F.lit(None).cast(field.dataType).alias(field.name)
-        for field in RESPONSE_SCHEMA
-    ]
-    return answered.select(*columns, *more)
+    values = {name: F.col(name) for name in answers.columns}
+    return answered.select(*schema_columns(RESPONSE_SCHEMA, values), *more)
 
 
 @takes(
@@ -134,8 +128,9 @@ def response_parts(responses: DataFrame, *, completed: DataFrame | None = None) 
     over = None
     if completed is not None:
         over = completed.select(*REQUEST).distinct()
-    usable = responses.where(F.col(ERROR_CODE).isNull()) if ERROR_CODE in responses.columns else responses
-    parts = fold_rows(usable, RESPONSE_PLAN, keeps=RESPONSE_SCHEMA.fieldNames(), states=over)
+    parts = fold_rows(
+        without_rejects(responses), RESPONSE_PLAN, keeps=RESPONSE_SCHEMA.fieldNames(), states=over
+    )
     return parts.select(*REQUEST_SCHEMA.fieldNames(), ERROR_CODE, ERROR_DESCRIPTION)
 
 
@@ -224,15 +219,10 @@ def waiting(
     >>> waiting(parts, now=datetime(2024, 1, 1, tzinfo=UTC)).count()
     0
     """
-    late = parts.where(F.col("part_is") == WAITING).withColumn("waited", time_waited(now))
-    measured = late.withColumn("is_overdue", is_overdue(F.col("waited"), wait))
+    late = parts.where(F.col("part_is") == WAITING)
+    measured = with_waited(late, F.col("waiting_since"), now, wait)
     refused = F.col("is_overdue") & F.lit(overdue == "reject")
     return measured.withColumns({name: F.when(refused, text) for name, text in overdue_error().items()})
-
-
-def time_waited(now: datetime) -> Column:
-    """How long a response has waited; raises `InvalidArgument` where *now* has no zone."""
-    return time_between(F.col("waiting_since"), require_instant(now, "now"))
 
 
 def overdue_error() -> dict[str, Column]:

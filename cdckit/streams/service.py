@@ -21,12 +21,10 @@ from cdckit.model.faults import ERROR_CODE
 from cdckit.model.records import RECORD_SCHEMA
 from cdckit.model.rejected_records import REJECT_SCHEMA
 from cdckit.parts.argument_forms import INT, no_stream, rows_of, takes
-from cdckit.parts.arguments import wrong_argument
+from cdckit.parts.arguments import typed_nulls, wrong_argument
 from cdckit.parts.job_descriptions import describe_jobs
-from cdckit.parts.workers import compute_once
 from cdckit.shell.shell import MANY_FILES, ReceiveResult, Shell, WorkResult
-from cdckit.shell.states_and_outcomes import PLACE, last_outcomes, say_outcomes
-from cdckit.shell.waiting import is_overdue
+from cdckit.shell.states_and_outcomes import PLACE, give_up_records, last_outcomes
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import read_rows
 from cdckit.streams.catalogue import (
@@ -64,7 +62,6 @@ from cdckit.streams.responses import (
     overdue_error,
     partial_responses,
     response_rows,
-    time_waited,
     with_message,
 )
 from cdckit.streams.service_erasure import ENTITY_KIND, asked_entities, forget_named
@@ -272,13 +269,7 @@ class Service(Shell):
         return WorkResult(written.rows)
 
     def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
-        waits = last_outcomes(tables).where(F.col("outcome") == WAITING)
-        late = waits.where(is_overdue(time_waited(now), wait))
-        overdue = compute_once(late.withColumns({"outcome": F.lit(GIVEN_UP), **overdue_error()}))
-        if overdue is None:
-            return 0
-        say_outcomes(tables, overdue)
-        return overdue.count()
+        return give_up_records(tables, now, wait, {"outcome": F.lit(GIVEN_UP), **overdue_error()})
 
     def _rebuild(self, tables: Transaction) -> WorkResult | None:
         if not count_batches(tables):
@@ -442,10 +433,6 @@ def _responses_with_outcomes(tables: Snapshot) -> DataFrame:
     answers = _answers(tables, None)
     rows = (response_rows(patches.join(outcomes, [*PLACE]), *outcomes.columns) for patches in answers)
     responses = reduce(DataFrame.unionByName, rows)
-    written = ("key", "value", "topic", "timestamp")
-    nothing = {
-        column.name: F.lit(None).cast(column.dataType)
-        for column in RECORD_SCHEMA
-        if column.name not in written
-    }
+    unwritten = ("partition", "offset", "timestampType", "headers")
+    nothing = typed_nulls(RECORD_SCHEMA, unwritten)
     return with_record(responses, PARTIAL_RESPONSES).withColumns(nothing)

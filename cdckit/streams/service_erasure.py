@@ -20,6 +20,7 @@ from cdckit.ledger.erasure.tombstones import HASH, Erasures, erased_changes, not
 from cdckit.ledger.kind import Kind
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
+from cdckit.parts.arguments import typed_nulls
 from cdckit.parts.fold import Result
 from cdckit.parts.folded_rows import explode_rule, with_rule
 from cdckit.parts.guids import guid
@@ -268,7 +269,7 @@ class _Erasure:
 def _without_words(answers: DataFrame) -> DataFrame:
     """Answers as if their patches had named no entity; one that came again has no outcome."""
     words = (*ENTITY[1:], "ops", "before", "after", "action", "taught_before")
-    nothing = {name: F.lit(None).cast(answers.schema[name].dataType) for name in words}
+    nothing = typed_nulls(answers.schema, words)
     refused = {
         "status": F.lit(Status.NOT_APPLIED.value),
         "errors": F.array(F.lit(ERASED_REASON)),
@@ -341,9 +342,8 @@ def _without_patches(records: DataFrame, erased: DataFrame) -> DataFrame:
     named = joined.where(F.col(_PARTS).isNotNull())
     masked = with_rule(named, records.columns, [STREAM, "value", _PARTS], _mask_message, _MASKED)
     blanked = [name for name in ("key", "headers", ERROR_CODE, ERROR_DESCRIPTION) if name in records.columns]
-    nothing = {name: F.lit(None).cast(records.schema[name].dataType) for name in blanked}
     stream, value = (F.col(name) for name in _MASKED.names)
-    masked = masked.withColumns({**nothing, STREAM: stream, "value": value})
+    masked = masked.withColumns({**typed_nulls(records.schema, blanked), STREAM: stream, "value": value})
     return others.unionByName(masked.select(*records.columns))
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.parts.fold import Fold, FoldPlan, Result
-from cdckit.parts.kept_folds import KeptFold, Place, RecordOutcome
+from cdckit.parts.kept_folds import KeptFold, Place, RecordOutcome, number_rows
 from cdckit.streams.catalogue import (
     ARRIVAL,
     BATCH_HEADER,
@@ -177,7 +177,7 @@ READS = (*ARRIVAL.names, "key", "value", "stream", "batch", "number", ERROR_CODE
 
 def read_patches(batch: pa.RecordBatch, rules: ServiceRules) -> Iterator[EntityPatch | SchemaPatch]:
     """The patches of records, of those that could be read."""
-    for row in _with_numbers(batch):
+    for row in number_rows(batch):
         if row[ERROR_CODE] is None:
             place = row["batch"], row["number"]
             source = {name: row[name] for name in (*ARRIVAL.names, "batch")}
@@ -206,19 +206,10 @@ def _patches_of(
 
 def read_lessons(batch: pa.RecordBatch, types: frozenset[tuple[str, str]]) -> Iterator[Lesson]:
     """What some entity types can be learnt from, of answers as their table has them."""
-    for answer in _with_numbers(batch):
+    for answer in number_rows(batch):
         for lesson in _lessons(answer):
             if (lesson.columns["db"], lesson.columns["collection"]) in types:
                 yield lesson
-
-
-def _with_numbers(batch: pa.RecordBatch) -> list[Columns]:
-    """Rows whose instants are microseconds."""
-    columns = [
-        column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in batch.columns
-    ]
-    rows: list[Columns] = pa.RecordBatch.from_arrays(columns, batch.schema.names).to_pylist()
-    return rows
 
 
 # Folds -----------------------------------------------------------------------------------------------------

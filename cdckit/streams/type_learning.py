@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.parts.argument_forms import no_stream, rows_of, takes
+from cdckit.parts.arguments import schema_columns
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.fold import IS_LAST
 from cdckit.parts.folded_rows import explode_rule, fold_rows
@@ -78,14 +79,7 @@ def schema_learning(answers: DataFrame, schemas: DataFrame | None = None) -> Dat
 def _messages(rows: DataFrame, *, is_type: bool) -> DataFrame:
     """Rows in the columns of `LEARNING_SCHEMA`, null where they have none."""
     marked = rows.withColumn("is_type", F.lit(is_type))
-    return marked.select(
-        *(
-            (F.col(field.name) if field.name in marked.columns else F.lit(None))
-            .cast(field.dataType)
-            .alias(field.name)
-            for field in LEARNING_SCHEMA
-        )
-    )
+    return marked.select(*schema_columns(LEARNING_SCHEMA, {name: F.col(name) for name in marked.columns}))
 
 
 @takes(

@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.model.changes import CHANGE_SCHEMA, DELETE, UPSERT, sortable_number
-from cdckit.model.faults import ERROR_CODE
 from cdckit.model.history import require_history
+from cdckit.model.rejected_records import without_rejects
 from cdckit.parts.argument_forms import rows_of, rows_with, takes
 from cdckit.parts.arguments import require_columns
 from cdckit.parts.arrow_types import spark_columns
@@ -318,10 +318,7 @@ def app_versions(connections: DataFrame) -> DataFrame:
 
 
 def _keep_usable(connections: DataFrame) -> DataFrame:
-    usable = (
-        connections.where(F.col(ERROR_CODE).isNull()) if ERROR_CODE in connections.columns else connections
-    )
-    return usable.withColumn("at", F.timestamp_millis("begun"))
+    return without_rejects(connections).withColumn("at", F.timestamp_millis("begun"))
 
 
 def _statistics() -> list[Column]:

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from cdckit.parts.json_text import nesting_depth
 from cdckit.streams import CONNECTIONS, ENTITY_BATCHES, patches
 from cdckit.streams.documents import PatchedDocument
-from cdckit.streams.json_values import depth, read, to_text
+from cdckit.streams.json_values import read, to_text
 from cdckit.streams.messages import message
 from support import patch_interpreter
 from support.growth import growth
@@ -175,7 +176,7 @@ def test_moves_do_not_nest_a_document_deeper_and_deeper() -> None:
     of, path = document({"x": {}}), "y/" * 60 + "x"
     assert answer(of, [{"op": "move", "fromPath": "x", "toPath": path}])[0] == 1
     assert answer(of, [{"op": "move", "fromPath": "y", "toPath": "z/" * 60}], 2)[0] == 3
-    assert depth(read(of.state()[0] or "")) == 62
+    assert nesting_depth(read(of.state()[0] or "")) == 62
 
 
 def test_sums_and_moves_are_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:

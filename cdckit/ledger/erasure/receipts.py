@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from typing import Any
+
+import msgspec
 
 from cdckit.parts.arguments import flat_columns
 
@@ -125,11 +126,8 @@ class Receipt:
     @staticmethod
     def from_json(text: str) -> Receipt:
         """The receipt of which `to_json` says this."""
-        receipt = _with_tuples(json.loads(text))
-        parts = tuple(ErasedPart(**_with_tuples(part)) for part in receipt["parts"])
-        untouched = _with_tuples(receipt["untouched"] or {})
-        erased_at = datetime.fromisoformat(receipt["erased_at"])
-        return Receipt(**{**receipt, "erased_at": erased_at, "parts": parts, "untouched": untouched})
+        receipt = msgspec.json.decode(text, type=Receipt)
+        return replace(receipt, untouched=receipt.untouched or {})
 
     def __str__(self) -> str:
         what = "all" if self.fields is None else ", ".join(self.fields)
@@ -138,8 +136,3 @@ class Receipt:
             f"tables, {self.files} files and {self.log_entries} entries of logs; by {self.erased_by}, "
             f"{self.reason}."
         )
-
-
-def _with_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of JSON, of which lists are tuples."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
