@@ -56,6 +56,7 @@ from cdckit.ledger.erasure.erasure_requests import Request
 from cdckit.ledger.erasure.forgotten_entities import ForgottenEntities
 from cdckit.ledger.kind import Kind
 from cdckit.model.documents import Document
+from cdckit.parts.argument_forms import instance_of, takes
 from cdckit.parts.arguments import microseconds, require_batch_id, require_instant
 from cdckit.parts.job_descriptions import describe_jobs
 from cdckit.shell.shell import Ledgers, ReceiveResult, Shell, WorkResult
@@ -167,6 +168,7 @@ class Hub(Shell):
 
     kind = "data hub (form 1)"
 
+    @takes(backoff=instance_of(Backoff, "a datahub.Backoff").or_none())
     def __init__(
         self,
         spark: SparkSession,
@@ -180,8 +182,6 @@ class Hub(Shell):
         storage_options: dict[str, str] | None = None,
     ) -> None:
         self._work = ReaderSettings.create(schema, readers, filters, files)
-        if not isinstance(backoff, Backoff | None):
-            raise InvalidArgument(None, "backoff", "a datahub.Backoff", backoff)
         self.schema, self._retry = schema, backoff or Backoff()
         self.wait = self._retry.give_up_after
         store_location = locate(location, storage_options, None)

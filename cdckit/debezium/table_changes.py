@@ -32,7 +32,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.model.changes import UNTYPED as UNTYPED_FIELDS
 from cdckit.model.faults import ERROR_CODE
 from cdckit.model.records import RECORD_COLUMNS, decoded_columns
-from cdckit.parts.argument_forms import NAME, takes
+from cdckit.parts.argument_forms import NAME, one_of, takes
 from cdckit.parts.arguments import microseconds, require_batch, require_keys
 from cdckit.parts.arrow_types import arrow_type, spark_columns, spark_type
 from cdckit.parts.widening import common_spark_type, is_number_beside_time
@@ -41,11 +41,11 @@ from cdckit.parts.workers import WorkerPlan, worker_reports
 Columns = Mapping[str, str | Sequence[str]]
 """By column the name of its type, or of several where its events differ."""
 
-UNREADABLE = ("reject", "null")
+_UNREADABLE = one_of("reject", "null")
 """What a value that its column's type cannot hold costs: its row, or itself alone."""
 
 
-@takes(decoded=EVENTS, table=NAME)
+@takes(decoded=EVENTS, table=NAME, unreadable=_UNREADABLE)
 def table_rows(
     decoded: DataFrame,
     table: str,
@@ -97,7 +97,7 @@ def table_rows(
     return _with_untyped(rows, plan)
 
 
-@takes(decoded=EVENTS, table=NAME)
+@takes(decoded=EVENTS, table=NAME, unreadable=_UNREADABLE)
 def changes(
     decoded: DataFrame,
     table: str,
@@ -264,8 +264,6 @@ def _table_plan(
     placeholder: str,
     unreadable: str,
 ) -> TablePlan:
-    if unreadable not in UNREADABLE:
-        raise InvalidArgument(None, "unreadable", f"one of {', '.join(UNREADABLE)}", unreadable)
     survey = _survey(decoded, table) if keys is None or columns is None else None
     if keys is None:
         assert survey is not None

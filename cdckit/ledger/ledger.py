@@ -35,7 +35,7 @@ from cdckit.model.changes import ranked_sources, require_changes
 from cdckit.model.documents import make_sink
 from cdckit.model.sources import Priority, UnknownSource, find_unused_priorities
 from cdckit.outputs.scd import scd_type_2
-from cdckit.parts.argument_forms import checked_calls
+from cdckit.parts.argument_forms import COUNT, checked_calls
 from cdckit.parts.arguments import StreamBatch, microseconds, quoted, require_batch_id, require_name
 from cdckit.parts.job_descriptions import describe_jobs
 from cdckit.parts.tables import AnyTable
@@ -123,8 +123,7 @@ class Ledger:
         listed = [] if isinstance(keys, str) or not isinstance(keys, Sequence) else list(keys)
         if not listed or len(set(listed)) != len(listed) or not all(isinstance(item, str) for item in listed):
             raise InvalidArgument(None, "keys", "a list of distinct fields", keys)
-        if buckets is not None and (not isinstance(buckets, int) or isinstance(buckets, bool) or buckets < 1):
-            raise InvalidArgument(None, "buckets", "a whole number from 1 on", buckets)
+        COUNT.or_none().check(buckets, "buckets")
         if not isinstance(name, str):
             raise InvalidArgument(None, "name", "a text", name)
         self.location = str(location)

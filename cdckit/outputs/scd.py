@@ -20,8 +20,8 @@ from cdckit.model.history import (
     is_deleted,
 )
 from cdckit.outputs.history_arguments import HistoryArguments
-from cdckit.parts.argument_forms import takes
-from cdckit.parts.arguments import free_name, microseconds, quoted, quoted_columns, require_flag, require_name
+from cdckit.parts.argument_forms import FLAG, takes
+from cdckit.parts.arguments import free_name, microseconds, quoted, quoted_columns, require_name
 from cdckit.parts.values import comparable
 from cdckit.query.as_of import current
 from cdckit.query.intervals import continues_previous, is_ever_in_force
@@ -50,7 +50,7 @@ def fold_versions(versions: DataFrame, tracked: Sequence[T.StructField]) -> Data
     return runs.where(F.col(ends)).withColumn(VALID_FROM, F.col(begins)).drop(continues, begins, ends)
 
 
-@takes()
+@takes(provenance=FLAG)
 def scd_type_1(history: DataFrame, *, provenance: bool = False) -> DataFrame:
     """
     Keep one row per entity that is there now, with its values of now ("overwrite").
@@ -66,7 +66,7 @@ def scd_type_1(history: DataFrame, *, provenance: bool = False) -> DataFrame:
 
     Raises:
         UnfitHistory: *history* is no history; all that is wrong is said at once.
-        InvalidArgument: *provenance* is neither True nor False, or *history* is bitemporal.
+        InvalidArgument: *history* is bitemporal.
 
     Cost: one filter, no shuffle.
 
@@ -81,7 +81,6 @@ def scd_type_1(history: DataFrame, *, provenance: bool = False) -> DataFrame:
     +------+------+
     <BLANKLINE>
     """
-    require_flag(provenance, "provenance")
     call = HistoryArguments(history)
     versions = call.require_all().where(is_ever_in_force())
     return current(versions).select(
@@ -98,7 +97,7 @@ def _messages(history: DataFrame, provenance: bool) -> list[str]:
 IS_CURRENT = "is_current"
 
 
-@takes()
+@takes(deletes=FLAG, provenance=FLAG)
 def scd_type_2(
     history: DataFrame,
     *,
@@ -150,7 +149,7 @@ def scd_type_2(
     Raises:
         UnfitHistory: *history* is no history, has the name of a new column already, or a list names what is
             no field; all that is wrong is said at once, with a call that would do.
-        InvalidArgument: *valid_to_current* is a naive datetime, or a flag is neither True nor False.
+        InvalidArgument: *valid_to_current* is a naive datetime.
 
     Cost: one shuffle by guid and one sort.
 
@@ -215,7 +214,7 @@ class ScdType4:
         return iter((self.current, self.history))
 
 
-@takes()
+@takes(provenance=FLAG)
 def scd_type_4(
     history: DataFrame,
     *,
@@ -296,8 +295,6 @@ def _type_2(
 ) -> DataFrame:
     """Make the rows of type 2, with the values of now of *fields*, and *flags* for what has not ended."""
     open_end = None
-    require_flag(deletes, "deletes")
-    require_flag(provenance, "provenance")
     if valid_to_current is not None:
         open_end = microseconds(valid_to_current, "valid_to_current")
     key = [] if surrogate_key is None else [require_name(surrogate_key, "surrogate_key")]
@@ -336,7 +333,7 @@ def _values_of_now(fields: Sequence[T.StructField]) -> dict[str, Column]:
     return {_current(field.name): last.getField(field.name) for field in fields}
 
 
-@takes()
+@takes(provenance=FLAG)
 def scd_type_3(history: DataFrame, fields: Iterable[str], *, provenance: bool = False) -> DataFrame:
     """
     Keep one row per entity that is there now, with its values of now and the previous ones of some fields.
@@ -359,7 +356,7 @@ def scd_type_3(history: DataFrame, fields: Iterable[str], *, provenance: bool = 
     Raises:
         UnfitHistory: *history* is no history, has the name of a new column already, or *fields* is empty
             or names what is no field; all that is wrong is said at once, with a call that would do.
-        InvalidArgument: *provenance* is neither True nor False, or *history* is bitemporal.
+        InvalidArgument: *history* is bitemporal.
 
     Cost: one shuffle by guid and one sort.
 
@@ -374,7 +371,6 @@ def scd_type_3(history: DataFrame, fields: Iterable[str], *, provenance: bool = 
     +------+------+-------------+-------------------------+
     <BLANKLINE>
     """
-    require_flag(provenance, "provenance")
     call = HistoryArguments(history)
     chosen_fields = call.fields(fields, "fields")
     new = [name for field in chosen_fields for name in _names(field)]
@@ -412,7 +408,7 @@ def _names(field: T.StructField) -> tuple[str, str]:
     return f"previous_{field.name}", f"{field.name}_changed_at_timestamp"
 
 
-@takes()
+@takes(deletes=FLAG, provenance=FLAG)
 def scd_type_6(
     history: DataFrame,
     fields: Iterable[str],

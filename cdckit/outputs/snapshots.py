@@ -15,8 +15,8 @@ from cdckit.errors import InvalidArgument
 from cdckit.model.history import VALID_FROM, VALID_TO, is_deleted
 from cdckit.outputs.history_arguments import HistoryArguments
 from cdckit.parts import instants
-from cdckit.parts.argument_forms import takes
-from cdckit.parts.arguments import free_name, microseconds, quoted_columns, require_flag, require_instant
+from cdckit.parts.argument_forms import FLAG, one_of, takes
+from cdckit.parts.arguments import free_name, microseconds, quoted_columns, require_instant
 from cdckit.parts.public_calls import called_function
 from cdckit.parts.values import utc_clock
 from cdckit.query.intervals import is_ever_in_force
@@ -181,7 +181,7 @@ _MOST = 1_000_000
 """As many periods as may be asked for: more are a slip of the hand, such as years in milliseconds."""
 
 
-@takes()
+@takes(boundary=one_of("end", "start"), deletes=FLAG)
 def periodic_snapshots(
     history: DataFrame,
     *,
@@ -253,9 +253,6 @@ def periodic_snapshots(
     call = HistoryArguments(history)
     call.new_columns(["period_date", "period_from_timestamp", "period_to_timestamp"])
     history = call.require_all()
-    require_flag(deletes, "deletes")
-    if boundary not in ("end", "start"):
-        raise InvalidArgument(None, "boundary", '"end" or "start"', boundary)
     periods = _periods(start, end, every, zone)
     versions = history if deletes else history.where(~is_deleted())
     return _explode_periods(versions.where(is_ever_in_force()), periods, at_end=boundary == "end")

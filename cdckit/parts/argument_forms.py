@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Sequence
+from datetime import timedelta
 from functools import partial, wraps
 from inspect import Parameter, Signature, cleandoc, isfunction, signature
 from textwrap import fill
@@ -67,12 +68,19 @@ def _check_above_zero(value: Any, argument: str) -> Any:
     return value
 
 
+def _check_duration(value: Any, argument: str) -> Any:
+    if not isinstance(value, timedelta) or value < timedelta(0):
+        raise InvalidArgument(None, argument, "a timedelta that is not negative", value)
+    return value
+
+
 FLAG = Form(require_flag, "InvalidArgument: {} is neither True nor False")
 NAME = Form(require_name, "InvalidArgument: {} is no text, or an empty one")
 NAMES = Form(require_names, "InvalidArgument: {} is one text")
 INT = Form(require_int, "InvalidArgument: {} is no whole number of 32 bits")
 ABOVE_ZERO = Form(_check_above_zero, "InvalidArgument: {} is no whole number above 0")
 COUNT = Form(_check_count, "InvalidArgument: {} is no positive number")
+DURATION = Form(_check_duration, "InvalidArgument: {} is no timedelta, or a negative one")
 INSTANT = Form(_check_instant, "InvalidArgument: {} is a naive datetime: no instant without its zone")
 
 

@@ -20,7 +20,7 @@ from cdckit.model.history import HISTORY_SCHEMA, SYSTEM_INTERVAL
 from cdckit.model.rejected_records import REJECT, drop_rejects
 from cdckit.notebook.options import ROWS
 from cdckit.notebook.tables import Cell, Grid, Table, html_text, show
-from cdckit.parts.argument_forms import rows_with, takes
+from cdckit.parts.argument_forms import one_of, rows_with, takes
 from cdckit.parts.arguments import (
     quoted,
     require_batch,
@@ -107,16 +107,14 @@ class CheckResult:
         """The sentences that the table breaks."""
         return tuple(result for result in self.results if result.broken)
 
+    @takes(severity=one_of(*SEVERITIES))
     def require(self, severity: str = "info") -> CheckResult:
         """
         Raise if a sentence is broken that matters at least so much; else this same answer.
 
         Raises:
             BrokenPromises: It has the sentences, how many rows break each, and the first of these rows.
-            InvalidArgument: *severity* is not info, warning or critical.
         """
-        if severity not in SEVERITIES:
-            raise InvalidArgument("require", "severity", f"one of {', '.join(SEVERITIES)}", severity)
         least = SEVERITIES.index(severity)
         broken = [result for result in self.broken if SEVERITIES.index(result.sentence.severity) >= least]
         if broken:

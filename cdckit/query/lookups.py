@@ -21,6 +21,7 @@ from cdckit.model.history import (
     require_bitemporal,
     require_history,
 )
+from cdckit.parts.argument_forms import DURATION
 from cdckit.parts.arguments import (
     both_sides,
     listed,
@@ -157,9 +158,7 @@ def _require_options(lookup: Lookup) -> None:
         require_name(lookup.reason, "reason")
     if lookup.direction not in DIRECTIONS:
         raise wrong_argument("direction", f"one of {', '.join(DIRECTIONS)}", lookup.direction)
-    tolerance = lookup.tolerance
-    if tolerance is not None and (not isinstance(tolerance, timedelta) or tolerance < timedelta(0)):
-        raise wrong_argument("tolerance", "a timedelta of no time or more, or None", tolerance)
+    DURATION.or_none().check(lookup.tolerance, "tolerance")
 
 
 def check_key(facts: DataFrame, lookup: Lookup) -> dict[str, str]:

@@ -20,7 +20,7 @@ from cdckit.model.history import (
     is_deleted,
     require_history,
 )
-from cdckit.parts.argument_forms import takes
+from cdckit.parts.argument_forms import FLAG, one_of, takes
 from cdckit.parts.arguments import (
     both_sides,
     listed,
@@ -30,7 +30,6 @@ from cdckit.parts.arguments import (
     require_columns,
     require_distinct,
     require_fields,
-    require_flag,
     require_name,
     require_type,
     wrong_argument,
@@ -52,8 +51,6 @@ from cdckit.query.intervals import (
     split_periods,
 )
 from cdckit.query.lookups import JoinedHistory
-
-_WAYS = ("inner", "left", "full")
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,7 @@ class Layer(JoinedHistory):
     on: str | Sequence[str] | Mapping[str, str] = "guid"
 
 
-@takes()
+@takes(how=one_of("inner", "left", "full"), fold=FLAG)
 def overlay(*layers: Layer, how: str = "inner", fold: bool = False) -> DataFrame:
     """
     Histories laid on each other: for each period in which none of them moves, what each of them says.
@@ -117,7 +114,7 @@ def overlay(*layers: Layer, how: str = "inner", fold: bool = False) -> DataFrame
         InvalidArgument: Fewer than two sides; a history that is a stream, or has two columns that differ in
             case alone; an `on` or `fields` that names nothing, something twice or
             something that is not there; an `into` that another side, a key field or the period has
-            already; another *how*; "full" with a link; a *fold* that is neither True nor False.
+            already; "full" with a link.
         SparkRuntimeException: When the result is computed (Spark's; its text names side, key and
             instant): two versions of one side with one key that are not deleted overlap.  Then either
             the history is not sound, or `on` does not tell one entity from the next: where a link leads to
@@ -148,7 +145,7 @@ def overlay(*layers: Layer, how: str = "inner", fold: bool = False) -> DataFrame
     +------+--------------------+------+-----+
     <BLANKLINE>
     """
-    layers = _check_layers(layers, how, fold)
+    layers = _check_layers(layers)
     columns = [side.columns() for side in layers]
     first, *others = layers
     key = listed(first.on)
@@ -203,13 +200,10 @@ class _Side(NamedTuple):
         return F.struct(*(F.col(quoted(name)) for name in self.columns))
 
 
-def _check_layers(layers: Sequence[Layer], how: str, fold: bool) -> tuple[Layer, ...]:
+def _check_layers(layers: Sequence[Layer]) -> tuple[Layer, ...]:
     """The sides, with null for every end that is open; raises for those of no meaning."""
     if len(layers) < 2 or not all(isinstance(side, Layer) for side in layers):
         raise wrong_argument("layers", "two or more Layers", layers)
-    if how not in _WAYS:
-        raise wrong_argument("how", f"one of {', '.join(_WAYS)}", how)
-    require_flag(fold, "fold")
     for side in layers:
         side.require_options()
         side.require_rows()

@@ -19,8 +19,8 @@ from cdckit.model.history import (
     is_deleted,
     version_operation,
 )
-from cdckit.parts.argument_forms import takes
-from cdckit.parts.arguments import listed, quoted, require_fields, require_name, wrong_argument, wrong_type
+from cdckit.parts.argument_forms import DURATION, instance_of, takes
+from cdckit.parts.arguments import listed, quoted, require_fields, require_name, wrong_type
 from cdckit.parts.values import comparable
 from cdckit.query.differences import PRESENCE, is_there, same_value, value_of, version_steps
 from cdckit.query.intervals import fold_periods, is_ever_in_force
@@ -30,7 +30,11 @@ _LONGEST = 2**63 - 1
 """The longest time that Spark has, in microseconds."""
 
 
-@takes(history=history_with("guid", VALID_FROM, VALID_TO, DELETED, SOURCE_MESSAGE))
+@takes(
+    history=history_with("guid", VALID_FROM, VALID_TO, DELETED, SOURCE_MESSAGE),
+    condition=instance_of(Column, "a column, such as F.expr('gate = 1')"),
+    bridge=DURATION,
+)
 def episodes(
     history: DataFrame, condition: Column, *, keep: str | Sequence[str] = (), bridge: timedelta = timedelta(0)
 ) -> DataFrame:
@@ -57,8 +61,7 @@ def episodes(
 
     Raises:
         WrongColumnType: *condition* is no boolean column over a version.
-        InvalidArgument: *keep* names something that is no business field, or one twice; *condition* is no
-            column; *bridge* is no length, or less than nothing.
+        InvalidArgument: *keep* names something that is no business field, or one twice.
 
     Cost: one shuffle by guid and one sort of the versions for which the condition holds.
 
@@ -79,13 +82,9 @@ def episodes(
     if kept:
         free = [name for name in business_fields(history).fieldNames() if name.lower() != "versions"]
         require_fields(kept, free, "keep")
-    if not isinstance(condition, Column):
-        raise wrong_argument("condition", "a column, such as F.expr('gate = 1')", condition)
     kind = history.select(condition.alias("held")).schema["held"].dataType
     if not isinstance(kind, T.BooleanType):
         raise wrong_type("condition", "boolean", kind.simpleString())
-    if not isinstance(bridge, timedelta) or bridge < timedelta(0):
-        raise wrong_argument("bridge", "a timedelta of no time or more", bridge)
     in_time = Window.partitionBy("guid").orderBy(VALID_FROM)
     # In microseconds: a day that is added to a timestamp has 23 hours once a year, by the session's zone.
     gap = F.unix_micros(F.lead(VALID_FROM).over(in_time)) - F.unix_micros(VALID_TO)

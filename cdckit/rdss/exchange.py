@@ -20,7 +20,7 @@ from cdckit.model.documents import Document, as_records
 from cdckit.model.faults import ERROR_CODE
 from cdckit.model.records import RECORD_COLUMNS
 from cdckit.model.rejected_records import REJECT_SCHEMA
-from cdckit.parts.arguments import require_flag
+from cdckit.parts.argument_forms import FLAG, instance_of, takes
 from cdckit.parts.guids import guid
 from cdckit.parts.job_descriptions import describe_jobs
 from cdckit.rdss.decoding import queue_records, with_body
@@ -149,6 +149,7 @@ class Exchange(Shell):
 
     kind = "RDSS exchange (form 8)"
 
+    @takes(keeps_deleted=FLAG, rules=instance_of(Rules, "an rdss.Rules"))
     def __init__(
         self,
         spark: SparkSession,
@@ -163,9 +164,6 @@ class Exchange(Shell):
             raise InvalidArgument(None, "types", "a list of object types", types)
         chosen = list(ObjectType) if types is None else types
         kinds = tuple(dict.fromkeys(require_object_type(name) for name in chosen))
-        require_flag(keeps_deleted, "keeps_deleted")
-        if not isinstance(rules, Rules):
-            raise InvalidArgument(None, "rules", "an rdss.Rules", rules)
         self._settings = Settings(kinds, keeps_deleted, rules)
         super().__init__(spark, location, storage_options)
 

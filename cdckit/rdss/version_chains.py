@@ -7,8 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts.argument_forms import no_stream, rows_of, takes
-from cdckit.parts.arguments import require_int
+from cdckit.parts.argument_forms import ABOVE_ZERO, no_stream, rows_of, takes
 from cdckit.parts.folded_rows import explode_rule
 from cdckit.parts.workers import compute_once
 from cdckit.rdss.object_bodies import KEY, LINKS, RELATED, version_pairs
@@ -52,7 +51,7 @@ def version_links(objects: DataFrame) -> DataFrame:
     return explode_rule(objects, [], [KEY, RELATED], version_pairs, LINKS).distinct()
 
 
-@takes(links=[rows_of(_LINKS, "{} are none"), no_stream("link what is kept of it")])
+@takes(links=[rows_of(_LINKS, "{} are none"), no_stream("link what is kept of it")], rounds=ABOVE_ZERO)
 def version_ancestry(links: DataFrame, *, rounds: int = 10) -> DataFrame:
     """
     Every version with all versions before it, however many stand between them.
@@ -69,7 +68,7 @@ def version_ancestry(links: DataFrame, *, rounds: int = 10) -> DataFrame:
         One row per pair: `newer`, `older`, and `steps`, the smallest number of links between them.
 
     Raises:
-        InvalidArgument: *rounds* are too few for the longest chain, or no number above zero.
+        InvalidArgument: *rounds* are too few for the longest chain.
 
     Cost: this one runs when it is called: a join of the pairs with themselves for each doubling of the
     longest chain, and once more; their number grows with the square of a chain's length.
@@ -88,8 +87,6 @@ def version_ancestry(links: DataFrame, *, rounds: int = 10) -> DataFrame:
     +-----+-----+-----+
     <BLANKLINE>
     """
-    if require_int(rounds, "rounds") < 1:
-        raise InvalidArgument(None, "rounds", "a number above zero", rounds)
     first = links.select("newer", "older", F.lit(1).alias("steps")).distinct()
     pairs = compute_once(first)
     if pairs is None:

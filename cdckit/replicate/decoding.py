@@ -14,12 +14,11 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.errors import InvalidArgument
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION, Findings, FoundFault, error_columns
 from cdckit.model.forms import RECORDS
 from cdckit.model.records import RECORD_COLUMNS, decoded_columns
 from cdckit.model.rejected_records import ERROR_FIELDS
-from cdckit.parts.argument_forms import INSTANT, NAMES, no_stream, one_of, rows_of, takes
+from cdckit.parts.argument_forms import DURATION, INSTANT, NAMES, no_stream, one_of, rows_of, takes
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.workers import WorkerPlan
 from cdckit.replicate.envelopes import DATA, ENVELOPE_TYPES, METADATA, ReplicateFault, open_envelopes
@@ -245,7 +244,14 @@ WAIT = timedelta(seconds=10)
 """How long data may wait for their metadata: usually it is milliseconds, and no more than a few seconds."""
 
 
-@takes(decoded=_DECODED, zone=ZONE, json_topics=NAMES, now=INSTANT, overdue=one_of("keep", "reject", "fail"))
+@takes(
+    decoded=_DECODED,
+    zone=ZONE,
+    json_topics=NAMES,
+    now=INSTANT,
+    wait=DURATION,
+    overdue=one_of("keep", "reject", "fail"),
+)
 def waiting(
     decoded: DataFrame,
     zone: DataFrame,
@@ -277,9 +283,6 @@ def waiting(
         One row per waiting message: the record's columns, `schema_id`, `waited` (interval),
         `is_overdue`, `error_code` and `error_description` (null but for the rejected).
 
-    Raises:
-        InvalidArgument: *wait* is no time, or negative.
-
     Cost: *decoded*, which is not shuffled, and *zone*, whose ids are made distinct and broadcast.
 
     Source:
@@ -300,8 +303,6 @@ def waiting(
     +------+-----------------------+----------+
     <BLANKLINE>
     """
-    if not isinstance(wait, timedelta) or wait < timedelta(0):
-        raise InvalidArgument(None, "wait", "a timedelta, not negative", wait)
     data = decoded.where(is_sound(DATA))
     # Not an anti join: `fail` is a condition, and Spark would ask it of all data.
     known_ids = zone.select(F.col("schema_id").alias("known_id")).distinct()

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
 from cdckit.model.forms import RECORDS
-from cdckit.parts.argument_forms import INSTANT, takes
+from cdckit.parts.argument_forms import DURATION, INSTANT, takes
 from cdckit.parts.arguments import require_instant
 from cdckit.parts.folded_rows import with_rule
 from cdckit.parts.values import time_between
@@ -22,7 +22,7 @@ from cdckit.streams.update_fields import statement_extent
 _EXTENT = pa.schema([("_ended", pa.int64()), ("_says_all", pa.bool_())])
 
 
-@takes(stream=STREAM, records=RECORDS, now=INSTANT)
+@takes(stream=STREAM, records=RECORDS, now=INSTANT, keep=DURATION.or_none())
 def compact_records(
     records: DataFrame, stream: Stream, *, now: datetime, keep: timedelta | None = None
 ) -> DataFrame:
@@ -47,7 +47,7 @@ def compact_records(
         The records that are left.  A record without a timestamp has no age, and stays.
 
     Raises:
-        InvalidArgument: *keep* is negative, or None for a stream that is not kept forever.
+        InvalidArgument: *keep* is None for a stream that is not kept forever.
 
     Cost: a filter; for streams with `latest` one pass through Python and one shuffle by key.
 
@@ -64,8 +64,6 @@ def compact_records(
         if not stream.forever:
             raise InvalidArgument(None, "keep", f"a length of time: {stream.name} is not kept forever", keep)
         return records
-    if keep < timedelta(0):
-        raise InvalidArgument(None, "keep", "a length of time that is not negative", keep)
     age = time_between(F.col("timestamp"), require_instant(now, "now"))
     young = F.coalesce(age <= F.lit(keep), F.lit(True))
     if not stream.latest:

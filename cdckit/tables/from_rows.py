@@ -15,12 +15,11 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument
 from cdckit.model.changes import UNTIL, note_empty
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.model.history import is_never, open_end
 from cdckit.model.list_comparison import CORRUPT
-from cdckit.parts.argument_forms import takes
+from cdckit.parts.argument_forms import one_of, takes
 from cdckit.parts.arguments import quoted, require_batch, require_instant, require_int, with_number
 from cdckit.parts.job_descriptions import describe_step
 from cdckit.parts.public_calls import called_function
@@ -320,9 +319,7 @@ def _read(frame: AnyTable, *, priority: int, **options: Any) -> _Read:
     """The rows of a table, read as the arguments of `changes_from` say."""
     require_int(priority, "priority")
     given = SimpleNamespace(**options)
-    if given.empty_texts not in _EMPTY_TEXTS:
-        needed = f"one of {', '.join(_EMPTY_TEXTS)}"
-        raise InvalidArgument(None, "empty_texts", needed, given.empty_texts)
+    _EMPTY_TEXTS.check(given.empty_texts, "empty_texts")
     table = as_table(frame, keys=given.keys).typed()
     given = SimpleNamespace(**{name: column_name(value, table.columns) for name, value in options.items()})
     corrupt = _corrupt_rows(table)
@@ -413,7 +410,7 @@ def _read(frame: AnyTable, *, priority: int, **options: Any) -> _Read:
     return _Read(statements, words, table.frame, table.row is not None, empty)
 
 
-_EMPTY_TEXTS = ("value", "null", "unsent")
+_EMPTY_TEXTS = one_of("value", "null", "unsent")
 
 
 def _corrupt_rows(table: GivenTable) -> Column | None:

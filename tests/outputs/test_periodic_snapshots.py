@@ -203,7 +203,7 @@ def test_it_is_what_a_loop_over_all_periods_and_versions_gives(spark: SparkSessi
         ({"every": timedelta(milliseconds=1)}, "at most 1,000,000 periods"),
         ({"end": date(2024, 1, 1)}, "after start"),
         ({"end": date(9999, 12, 31), "every": "year"}, "before the year 10000"),
-        ({"boundary": "noon"}, '"end" or "start"'),
+        ({"boundary": "noon"}, "'end' or 'start'"),
         ({"deletes": 1}, "True or False"),
     ],
 )

@@ -367,7 +367,7 @@ def test_keys_that_are_intervals(spark: SparkSession, gates: DataFrame) -> None:
     [
         ({"direction": "sideways"}, "needs direction to be one of backward, forward, nearest"),
         ({"strictly": "yes"}, "needs strictly to be True or False"),
-        ({"tolerance": -HOUR}, "needs tolerance to be a timedelta of no time or more, or None"),
+        ({"tolerance": -HOUR}, "needs tolerance to be a timedelta that is not negative"),
         ({"tolerance": 3600}, "needs tolerance to be a timedelta"),
         ({"reason": ""}, "needs reason to be a name"),
         ({"reason": "AT"}, "needs reason to be a name other than id, guid, at, found; it is 'AT'"),

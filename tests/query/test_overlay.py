@@ -213,7 +213,7 @@ def test_what_cannot_be_asked(spark: SparkSession) -> None:
         ([one, Layer(a, into="b", fields="")], {}, "fields to be one or more"),
         ([one, Layer(twice, into="b")], {}, "history of 'b' to be of columns that differ in more than case"),
         ([one, Layer(stream, into="b")], {}, "history of 'b' to be a batch of rows"),
-        ([one, Layer(a, into="b")], {"how": "outer"}, "one of inner, left, full"),
+        ([one, Layer(a, into="b")], {"how": "outer"}, "'inner', 'left' or 'full'"),
         (
             [one, Layer(a, into="b", on="gate")],
             {"how": "full"},

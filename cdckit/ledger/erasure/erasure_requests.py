@@ -20,6 +20,7 @@ from cdckit.ledger.erasure.tombstones import ERASE, REFUSE
 from cdckit.ledger.kind import Kind
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.history import DELETED, VALID_FROM, VALID_TO
+from cdckit.parts.argument_forms import DURATION
 from cdckit.parts.arguments import require_fields, require_instant, require_name
 from cdckit.parts.tables import AnyTable
 from cdckit.parts.values import time_between
@@ -62,8 +63,7 @@ class Request:
             raise InvalidArgument(None, "keys", needed, None)
         if self.keys is not None and (self.where is not None or self.keep is not None):
             raise InvalidArgument(None, "keys", "None where `where` or `keep` says which entities", "both")
-        if self.keep is not None and (not isinstance(self.keep, timedelta) or self.keep < timedelta(0)):
-            raise InvalidArgument(None, "keep", "a timedelta that is not negative", self.keep)
+        DURATION.or_none().check(self.keep, "keep")
         if self.later not in (REFUSE, ERASE):
             raise InvalidArgument(None, "later", f"{REFUSE!r} or {ERASE!r}", self.later)
         if self.fields is not None and not self.fields:

@@ -19,5 +19,5 @@ def test_a_chain_that_is_too_long_is_no_shorter_one(spark: SparkSession) -> None
     assert rdss.version_ancestry(links, rounds=2).count() == 10
     with pytest.raises(InvalidArgument, match="longer than 2 links"):
         rdss.version_ancestry(links, rounds=1)
-    with pytest.raises(InvalidArgument, match="above zero"):
+    with pytest.raises(InvalidArgument, match="above 0"):
         rdss.version_ancestry(links, rounds=0)

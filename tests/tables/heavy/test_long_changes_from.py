@@ -65,7 +65,7 @@ def test_what_an_empty_text_says_is_told_beside_null(spark: SparkSession) -> Non
     assert names("null", False) == ["kettle", None, None]
     assert names("unsent", True) == ["kettle", "kettle", "kettle"]
     assert names("unsent", False) == ["kettle", "kettle", None]
-    with pytest.raises(InvalidArgument, match="empty_texts to be one of value, null, unsent"):
+    with pytest.raises(InvalidArgument, match="empty_texts to be 'value', 'null' or 'unsent'"):
         changes_from(frame, keys=["id"], empty_texts="nothing")
     blank = pd.DataFrame({"id": ["", "a"], "name": ["x", ""]})
     assert refused(blank, keys=["id"]) == []
