@@ -27,10 +27,9 @@ from cdckit.parts.installation import require_package
 
 require_package("fastavro", extra="avro", part="cdckit.databus")
 
-from cdckit.databus.checkpoints import StoredCheckpoints
 from cdckit.databus.consumers import Consumer, Event, Result
 from cdckit.databus.decoding import decode
-from cdckit.databus.dispatcher import Backoff, Outcome, dispatch
+from cdckit.databus.dispatcher import Backoff, Outcome, StoredCheckpoints, dispatch
 from cdckit.databus.event_stream import EventStream, Window
 from cdckit.databus.events import DatabusFault
 from cdckit.databus.relay import Relay

@@ -47,9 +47,9 @@ class Backoff:
         delay = f"{self.first.total_seconds()}D * pow({self.factor}D, {attempts} - 1)"
         return _seconds_later(now, f"least({delay}, {self.give_up_after.total_seconds()}D)")
 
-    def give_up_time(self, since: str) -> str:
-        """Tell when something is given up that waits *since* then, in SQL."""
-        return _seconds_later(since, f"{self.give_up_after.total_seconds()}D")
+    def give_up_time(self) -> str:
+        """Tell when something is given up that is `waiting_since` an instant, in SQL."""
+        return _seconds_later("waiting_since", f"{self.give_up_after.total_seconds()}D")
 
 
 def _seconds_later(at: str, seconds: str) -> str:

@@ -170,16 +170,16 @@ def _statements_of(state: State, entity: str, *more: str) -> DataFrame:
 def _rows_within(rows: DataFrame, records: DataFrame) -> DataFrame:
     """The rows at records (`message_id`, `record`), and at what is inside them."""
     cut = records.select(F.col("message_id").alias("_message"), F.col("record").alias("_record"))
-    return rows.join(cut, _stands_within("_message", "_record"), "left_semi")
+    return rows.join(cut, _stands_within(), "left_semi")
 
 
-def _stands_within(message: str, record: str) -> Column:
-    """Tell whether a row is at a record, or at what is inside it."""
-    below = F.expr(f"startswith(record, concat({record}, '/'))")
+def _stands_within() -> Column:
+    """Tell whether a row is at a record (`_message`, `_record`), or at what is inside it."""
+    below = F.expr("startswith(record, concat(_record, '/'))")
     # No more is compared than what one outermost record holds.
-    outermost = (F.substring_index(name, "/", 1) for name in ("record", record))
-    in_one = (F.col("message_id") == F.col(message)) & reduce(Column.__eq__, outermost)
-    return in_one & (below | (F.col("record") == F.col(record)))
+    outermost = (F.substring_index(name, "/", 1) for name in ("record", "_record"))
+    in_one = (F.col("message_id") == F.col("_message")) & reduce(Column.__eq__, outermost)
+    return in_one & (below | (F.col("record") == F.col("_record")))
 
 
 _CUTS = "records that go"
@@ -293,7 +293,7 @@ class _Erasure:
         cut = records.select(F.col("message_id").alias("_message"), F.col("record").alias("_record"))
         marked = (
             rows.join(guids, ["entity", GUID], "left_semi")
-            .join(cut, _stands_within("_message", "_record"), "left")
+            .join(cut, _stands_within(), "left")
             .withColumns({"is_inside": F.col("_record").isNotNull(), "is_it": F.expr("record <=> _record")})
         )
         touched = compute_once(

@@ -189,7 +189,7 @@ def statuses(
             "waiting_since AS waited_since",
         )
         attempted = joined.join(earlier, "message_identifier", "left")
-    since, given_up = f"coalesce(waited_since, {at})", retry.give_up_time("waiting_since")
+    since, given_up = f"coalesce(waited_since, {at})", retry.give_up_time()
     requires, timeout = int(Status.REQUIRES_REPROCESSING), int(Status.REPROCESS_TIMEOUT)
     is_late = f"{at} >= {given_up}" if is_attempt else f"stood = {timeout}"
     statuses_now = attempted.selectExpr("*", f"{since} AS waiting_since").selectExpr(

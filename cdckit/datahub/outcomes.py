@@ -62,7 +62,7 @@ def waiting_records(
         "entity",
         "attempts",
         "next_attempt_timestamp",
-        f"{retry.give_up_time('waiting_since')} AS given_up_timestamp",
+        f"{retry.give_up_time()} AS given_up_timestamp",
         "waiting_since",
         "missing AS waiting_for",
     ).join(stored.select(*RECORD_COLUMNS, "message_identifier"), "message_identifier")

@@ -92,9 +92,8 @@ def inherit_words(
             changes, entity = changes.where(keep), entity[keep]
             if f"own_{ARRIVED}" in table.schema.names:
                 _require_at_once(changes, entity, moves)
-            yield _with_own_places(
-                changes, _inherited_words(changes, entity, _find_inherited(changes, entity, moves)), schema
-            )
+            inherited = _find_inherited(changes, entity, moves)
+            yield _with_own_places(_inherited_words(changes, entity, inherited), schema)
 
 
 class _Moves(NamedTuple):
@@ -261,7 +260,7 @@ def _insert_words(changes: Changes, entity: Ints, words: _InheritedWords) -> tup
     return among, origin[order], entity[origin[order, 1]]
 
 
-def _with_own_places(changes: Changes, words: _InheritedWords, schema: pa.Schema) -> pa.RecordBatch:
+def _with_own_places(words: _InheritedWords, schema: pa.Schema) -> pa.RecordBatch:
     """The words at the places that their upserts say themselves."""
     names = words.table.schema.names
     own_columns = {name: words.table.column(f"own_{name}") for name in OWN if f"own_{name}" in names}

@@ -90,7 +90,7 @@ def members(
     return values, places
 
 
-def elements(text: str, decoder: json.JSONDecoder = _DECODER) -> list[slice]:
+def elements(text: str) -> list[slice]:
     """
     Find where the elements of the one JSON array that *text* holds stand in it.
 
@@ -104,7 +104,7 @@ def elements(text: str, decoder: json.JSONDecoder = _DECODER) -> list[slice]:
     at = _pass_sign(text, 0, "[")
     places: list[slice] = []
     while text[at : at + 1] != "]":
-        _, end = decoder.raw_decode(text, at)
+        _, end = _DECODER.raw_decode(text, at)
         places.append(slice(at, end))
         at = _skip_space(text, end)
         if text[at : at + 1] != "]":

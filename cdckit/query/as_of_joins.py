@@ -383,7 +383,7 @@ def _in_force(facts: DataFrame, group: LookupGroup, time: str) -> DataFrame:
     last = {_last_column(n): F.last(name, ignorenulls=True).over(so_far) for n, name in enumerate(versions)}
     line = line.withColumns(last)
     overlaps = (
-        F.when((F.col(SOURCE) == place) & _is_in_force(group, place), F.lit(group.of(place)[0].into))
+        F.when((F.col(SOURCE) == place) & _is_in_force(place), F.lit(group.of(place)[0].into))
         for place in range(len(group.sources))
     )
     overlapping = F.coalesce(*overlaps)
@@ -391,7 +391,7 @@ def _in_force(facts: DataFrame, group: LookupGroup, time: str) -> DataFrame:
     return require_sound_rows(line, overlap=overlapping.isNotNull(), text=text, keep=is_fact).select(
         *of_facts,
         *(
-            F.when(_is_in_force(group, place), F.col(_last_column(place))).alias(lookup.into)
+            F.when(_is_in_force(place), F.col(_last_column(place))).alias(lookup.into)
             for lookup, place in group.lookups
         ),
     )
@@ -402,7 +402,7 @@ def _last_column(place: int) -> str:
     return f"last_{place}"
 
 
-def _is_in_force(group: LookupGroup, place: int) -> Column:
+def _is_in_force(place: int) -> Column:
     """Tell whether the last version of a source is still in force."""
     end = F.col(_last_column(place)).getField(VALID_TO)
     return F.col(_last_column(place)).isNotNull() & (end.isNull() | (end > F.col(AT)))

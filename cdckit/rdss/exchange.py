@@ -36,10 +36,9 @@ from cdckit.rdss.exchange_tables import (
     whole_messages,
     with_outcomes,
 )
-from cdckit.rdss.existence_rules import UNKNOWN_CODES
 from cdckit.rdss.message_assembly import overdue_verdict
 from cdckit.rdss.message_rows import VERDICT
-from cdckit.rdss.message_types import PRESERVATION, READ
+from cdckit.rdss.message_types import PRESERVATION, READ, UNKNOWN_CODES
 from cdckit.rdss.object_bodies import KEY
 from cdckit.rdss.objects import (
     ObjectType,

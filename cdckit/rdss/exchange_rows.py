@@ -14,9 +14,8 @@ import pyarrow as pa
 
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.parts.kept_folds import Place, number_rows
-from cdckit.rdss.existence_rules import FAULTS
 from cdckit.rdss.message_rows import SLICED_MESSAGE, read_message, read_tenant
-from cdckit.rdss.message_types import CREATE, REMOVE, UPDATE
+from cdckit.rdss.message_types import CREATE, FAULTS, REMOVE, UPDATE
 from cdckit.rdss.object_bodies import named_objects
 from cdckit.rdss.reading import Rules
 from cdckit.rdss.sequence_rules import content_digest, join_terms

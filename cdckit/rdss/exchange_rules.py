@@ -28,10 +28,9 @@ from cdckit.rdss.exchange_rows import (
     is_change,
     statement_of,
 )
-from cdckit.rdss.existence_rules import FAULTS, exists_after, is_accepted
 from cdckit.rdss.findings import CODES
 from cdckit.rdss.message_rows import MESSAGE
-from cdckit.rdss.message_types import CREATE, READ, REMOVE, UPDATE
+from cdckit.rdss.message_types import CREATE, FAULTS, READ, REMOVE, UPDATE, exists_after, is_accepted
 from cdckit.rdss.outcomes import STATUSES, Outcome, Status
 from cdckit.rdss.sequence_rules import PartOutcome, SequenceParts, WholeMessage, contradiction
 

@@ -18,10 +18,10 @@ from cdckit.parts.arrow_types import spark_columns
 from cdckit.rdss.decoding import with_body
 from cdckit.rdss.exchange_rows import ERASED, READS, RECORD, ExchangeRules, Names, Row, read_rows
 from cdckit.rdss.exchange_rules import FOLDS, Identity
-from cdckit.rdss.existence_rules import FAULTS, UNKNOWN_CODES
 from cdckit.rdss.findings import BODY, RdssFault, json_path
 from cdckit.rdss.message_assembly import PARTS_SCHEMA, assemble_messages
 from cdckit.rdss.message_rows import VERDICT
+from cdckit.rdss.message_types import FAULTS, UNKNOWN_CODES
 from cdckit.rdss.object_bodies import KEY
 from cdckit.rdss.objects import ObjectType
 from cdckit.rdss.outcomes import STATUSES, Outcome, Status

@@ -85,15 +85,15 @@ def parse_message(value: bytes | None, rules: Rules) -> ParsedMessage:
         raise Unreadable(_malformed_finding(value, error)) from None
     header = values.get(*HEADER)
     if "\\u" in text:
-        _require_characters(values, header)
+        _require_characters(values)
     if values.keys() != {*HEADER, *BODY}:
         raise Unreadable(_incomplete(values), header)
     return ParsedMessage(header, values["messageBody"], text[places["messageBody"]])
 
 
-def walk_values(value: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+def walk_values(value: object) -> Iterator[tuple[Path, Any]]:
     """Every value inside *value*, with the path to it; itself first."""
-    waiting = [(path, value)]
+    waiting: list[tuple[Path, Any]] = [((), value)]
     while waiting:
         at, inner_value = waiting.pop()
         yield at, inner_value
@@ -174,7 +174,7 @@ def _first_twice(text: str) -> tuple[Path, str]:
     raise AssertionError("no object has a name twice")
 
 
-def _require_characters(values: dict[str, Any], header: object) -> None:
+def _require_characters(values: dict[str, Any]) -> None:
     """Refuse texts, and names of fields, with half a character, which only an escape can spell."""
     for path, inner_value in walk_values(values):
         names = list(inner_value) if isinstance(inner_value, dict) else []

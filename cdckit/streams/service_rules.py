@@ -12,7 +12,15 @@ import pyarrow as pa
 
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.parts.fold import Fold, FoldPlan, Result
-from cdckit.parts.kept_folds import KeptFold, Place, RecordOutcome, number_rows
+from cdckit.parts.kept_folds import (
+    KeptFold,
+    Place,
+    PlannedFold,
+    RecordOutcome,
+    number_rows,
+    row_rank,
+    scope_of,
+)
 from cdckit.streams.catalogue import (
     ARRIVAL,
     BATCH_HEADER,
@@ -33,7 +41,6 @@ from cdckit.streams.collection_types import DECLARED_TYPE, TYPE_PLAN, declared_t
 from cdckit.streams.documents import ANSWERED_AT, PatchedDocument, answered_at, patch_plan
 from cdckit.streams.json_values import column_text, read, to_text
 from cdckit.streams.messages import Columns, message, message_text
-from cdckit.streams.planned_folds import PlannedFold, row_rank, scope_of
 from cdckit.streams.request_parts import (
     COMPLETE,
     CONTRADICTING,

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from cdckit import debezium, merge, rejects
 from cdckit.errors import InvalidArgument
-from cdckit.ledger import growth
+from cdckit.ledger import intake
 from cdckit.model import drop_rejects
 from support.captured_events import CONNECT, event, records, rows
 
@@ -62,7 +62,7 @@ def test_a_ledger_begins_with_buckets_for_its_own_part_of_a_batch(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 32 MB that are read come 128 MB of files, 96 of them of three events and 32 of one."""
-    monkeypatch.setattr(growth, "plan_bytes", lambda rows: 32_000_000)
+    monkeypatch.setattr(intake, "plan_bytes", lambda rows: 32_000_000)
     keys = ((1, "items"), (2, "items"), (3, "items"), (1, "orders"))
     sent = [(b'{"id": %d}' % key, event("c", name, {"id": key}, types={"id": "int32"})) for key, name in keys]
     feed = debezium.Feed(spark, tmp_path)

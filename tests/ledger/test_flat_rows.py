@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
-from cdckit.ledger.flat_rows import flatten_structs, nest_structs
+from cdckit.ledger.logged_batch import flatten_structs, nest_structs
 
 MANY = [f"flag {number}" for number in range(40)]
 

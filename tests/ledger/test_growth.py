@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import merge
-from cdckit.ledger import Ledger, Pending, growth, intake
+from cdckit.ledger import Ledger, Pending, intake
 from cdckit.parts import at_home
 from cdckit.store import OtherKind, Store
 from support import source_order
@@ -23,9 +23,9 @@ from support.source_order import Event
 @pytest.fixture
 def small_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bucket has some two files, and of the first changes it is known that they are few."""
-    monkeypatch.setattr(growth, "BUCKET_BYTES", 12_000)
-    monkeypatch.setattr(growth, "_PART_BYTES", 0)
-    monkeypatch.setattr(growth, "plan_bytes", lambda rows: 0)
+    monkeypatch.setattr(intake, "BUCKET_BYTES", 12_000)
+    monkeypatch.setattr(intake, "_PART_BYTES", 0)
+    monkeypatch.setattr(intake, "plan_bytes", lambda rows: 0)
 
 
 @pytest.mark.usefixtures("small_buckets")
@@ -35,7 +35,7 @@ def test_a_truncate_ends_what_is_in_every_bucket(
     ledger = Ledger(spark, tmp_path, entity="row", keys=source_order.KEYS)
     first = [*(Event(0, "c", at, at, at, "a") for at in range(1, 9)), Event(0, "t", 40, 40)]
     assert ledger.apply(source_order.changes(spark, list(enumerate(first)))).news == 9
-    monkeypatch.setattr(growth, "BUCKET_BYTES", 2_000)
+    monkeypatch.setattr(intake, "BUCKET_BYTES", 2_000)
     late = [Event(0, "c", at, at, at, "b") for at in range(20, 40)]
     assert ledger.apply(source_order.changes(spark, list(enumerate(late, 9)))).news == 20
     assert require_order(ledger, tmp_path) > 4
@@ -58,9 +58,9 @@ def test_who_began_before_it_was_cut_begins_again(
     def gate(after: Pending) -> None:
         asked.append(after.kind.buckets)
         if len(asked) == 1:
-            monkeypatch.setattr(growth, "BUCKET_BYTES", 1_500)
+            monkeypatch.setattr(intake, "BUCKET_BYTES", 1_500)
             other.apply(prices(spark, price(1, 2, "b")))
-            monkeypatch.setattr(growth, "BUCKET_BYTES", 1 << 20)
+            monkeypatch.setattr(intake, "BUCKET_BYTES", 1 << 20)
 
     ledger.apply(prices(spark, *(price(number, 3, "c") for number in range(2, 9))), gate=gate)
     assert (asked[0], asked[1] > 1) == (1, True)
@@ -83,7 +83,7 @@ def test_a_new_one_has_buckets_for_what_comes(
     assert buckets_of("unknown", unknown, table) == [64, 1]
     monkeypatch.setattr(at_home, "WORK_ROWS", 9)
     assert buckets_of("a list", unknown) == [1]
-    monkeypatch.setattr(growth, "BUCKET_BYTES", 1_000)
+    monkeypatch.setattr(intake, "BUCKET_BYTES", 1_000)
     (many,) = buckets_of("large ones", table)
     assert many > 4
 
@@ -98,7 +98,7 @@ def test_what_came_before_it_was_cut_in_one_transaction_is_news_to_a_stream(
     kind = ledger.at_commit().kind
     with Store(spark, tmp_path).begin() as transaction:
         intake.apply_within(transaction, kind, prices(spark, price(2, 2, "b"), price(3, 2, "b")))
-        monkeypatch.setattr(growth, "BUCKET_BYTES", 1_500)
+        monkeypatch.setattr(intake, "BUCKET_BYTES", 1_500)
         intake.apply_within(transaction, kind, prices(spark, price(4, 3, "c")))
         transaction.commit()
     assert require_order(ledger, tmp_path) > 1
@@ -134,7 +134,7 @@ def test_what_files_say_of_their_columns_asks_for_no_buckets(tmp_path: Path) -> 
             row = pa.table({f"field {column}": [number] for column in range(500)})
             transaction.append("changes", row)
         size = sum(file.size for file in transaction.files("changes"))
-        assert growth._row_bytes(transaction, "changes") < size / 2
+        assert intake._row_bytes(transaction, "changes") < size / 2
 
 
 def test_one_that_decides_itself_is_no_ledger_of_a_number(spark: SparkSession, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_one_that_decides_itself_is_no_ledger_of_a_number(spark: SparkSession, t
 def test_as_many_as_were_asked_for_stay(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(growth, "BUCKET_BYTES", 1_000)
+    monkeypatch.setattr(intake, "BUCKET_BYTES", 1_000)
     ledger = opened(spark, tmp_path, buckets=2)
     for day in (1, 2):
         ledger.apply(prices(spark, *(price(number, day, "a") for number in range(9))))

@@ -21,7 +21,7 @@ from traitlets.config import Config
 
 from cdckit import show
 from cdckit.errors import InvalidArgument, MissingColumns
-from cdckit.notebook import progress
+from cdckit.notebook import jupyter
 from cdckit.notebook.options import Options, options
 from cdckit.outputs.scd import ScdType4
 
@@ -120,8 +120,8 @@ def test_work_that_takes_long_is_seen_and_a_cell_s_line_is_its_own(
     spark: SparkSession, shell: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An update of the line of another cell would change those of all cells before it."""
-    monkeypatch.setattr(progress, "_PATIENCE", 0.05)
-    monkeypatch.setattr(progress, "_PAUSE", 0.05)
+    monkeypatch.setattr(jupyter, "_PATIENCE", 0.05)
+    monkeypatch.setattr(jupyter, "_PAUSE", 0.05)
     monkeypatch.setattr(options, "progress", True)
     sent = shell.display_pub.outputs
     shell.push({"slow": slow(spark, 0.3), "options": options})

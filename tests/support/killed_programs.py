@@ -18,7 +18,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from cdckit import Ledger, datahub, rdss, replicate, session, streams
-from cdckit.ledger import Receipt, growth
+from cdckit.ledger import Receipt, intake
 from cdckit.outputs import scd_type_2
 from cdckit.shell import states_and_outcomes
 from cdckit.store import Store
@@ -59,7 +59,7 @@ def hub_of(spark: SparkSession, folder: Path) -> datahub.Hub:
 
 def main(work: str, folder: Path) -> None:
     # What is kept grows while it is written.
-    growth.BUCKET_BYTES, growth._PART_BYTES, states_and_outcomes.SPREAD_BYTES = 20_000, 0, 20_000
+    intake.BUCKET_BYTES, intake._PART_BYTES, states_and_outcomes.SPREAD_BYTES = 20_000, 0, 20_000
     spark = session(app_name="killed", memory="1g", config={"spark.sql.shuffle.partitions": "2"})
     programs = {
         **{"ledger": _ledger, "feed": _feed, "hub": _hub, "exchange": _exchange, "service": _service},

@@ -57,7 +57,6 @@ KERNELS = (
     "parts/text_values",
     "rdss/exchange_rows",
     "rdss/exchange_rules",
-    "rdss/existence_rules",
     "rdss/findings",
     "rdss/header_rules",
     "rdss/message_rows",
@@ -69,7 +68,6 @@ KERNELS = (
     "rdss/sequence_rules",
     "rdss/validation",
     "rdss/validators",
-    "replicate/column_masks",
     "replicate/data_messages",
     "replicate/envelopes",
     "replicate/json_messages",
@@ -83,7 +81,6 @@ KERNELS = (
     "streams/json_values",
     "streams/messages",
     "streams/patches",
-    "streams/planned_folds",
     "streams/request_parts",
     "streams/update_fields",
 )

@@ -233,7 +233,7 @@ def provenance_map(
     versions = entity_rows(with_ends(history), key, [*interval, F.array(*cells).alias("cells")])
     first = versions.orderBy(VALID_FROM).limit(limit + 1)
     single = first.select("matching", VALID_FROM, VALID_TO, DELETED, F.inline("cells"))
-    values = with_sources(single, changes, "message").orderBy(VALID_FROM, "place")
+    values = with_sources(single, changes).orderBy(VALID_FROM, "place")
     rows, _ = first_rows(values, (limit + 1) * len(names))
     if not rows:
         return text_figure(f"The history has no entity {entity_text(key, clock)}.")

@@ -256,11 +256,11 @@ def with_ends(history: DataFrame) -> DataFrame:
     return history.withColumn(VALID_TO, F.when(~is_never(F.col(VALID_TO)), F.col(VALID_TO)))
 
 
-def with_sources(frame: DataFrame, changes: DataFrame, message: str) -> DataFrame:
+def with_sources(frame: DataFrame, changes: DataFrame) -> DataFrame:
     """The source of each row's message, and the sources of all changes, which choose the colours."""
     require_columns(changes, ["message_id", "source"])
     every = changes.agg(F.array_sort(F.collect_set("source")).alias("sources"))
-    return with_messages(frame, changes, message=message).crossJoin(F.broadcast(every))
+    return with_messages(frame, changes, message="message").crossJoin(F.broadcast(every))
 
 
 def exact_text(value: Column, kind: T.DataType) -> Column:

@@ -143,9 +143,6 @@ def as_of_slider(
     return Panel(partial(page, listed[0]), build)
 
 
-_SLIDER = "as_of_slider"
-
-
 def _instants(instants: Sequence[datetime] | tuple[datetime, datetime, timedelta]) -> list[datetime]:
     listed: list[Any] = list(instants)
     if len(listed) == 3 and isinstance(listed[2], timedelta):

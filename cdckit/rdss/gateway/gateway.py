@@ -29,8 +29,13 @@ from cdckit.rdss.gateway.errors import (
     SendFailed,
     UnfitMessage,
 )
-from cdckit.rdss.gateway.handovers import Handover, WaitingLine
-from cdckit.rdss.gateway.judging import assemble_message, judge_message, refused_message
+from cdckit.rdss.gateway.handovers import (
+    Handover,
+    WaitingLine,
+    assemble_message,
+    judge_message,
+    refused_message,
+)
 from cdckit.rdss.gateway.logs import AuditEntry
 from cdckit.rdss.gateway.queues import Channels
 from cdckit.rdss.gateway.repository import RefusedMessage, SqliteRepository, SqlStatement, StoredMessage

@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from cdckit.ledger import growth
+from cdckit.ledger import intake
 from cdckit.outputs import scd_type_2
 from support.histories import assert_folds_to, plain, to_dataframe
 from support.ledger_programs import FIELDS, KEYS, all_of, batches
@@ -24,9 +24,9 @@ from support.ledgers import opened, require_order, rows_of
 def test_it_is_what_one_merge_makes_and_what_it_was(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(growth, "BUCKET_BYTES", 12_000)
-    monkeypatch.setattr(growth, "_PART_BYTES", 0)
-    monkeypatch.setattr(growth, "plan_bytes", lambda rows: 0)
+    monkeypatch.setattr(intake, "BUCKET_BYTES", 12_000)
+    monkeypatch.setattr(intake, "_PART_BYTES", 0)
+    monkeypatch.setattr(intake, "plan_bytes", lambda rows: 0)
     place, target = tmp_path / "ledger", tmp_path / "published"
     ledger, seen, parts = opened(spark, place, buckets=None), [], batches(7, 40, most=5)
     for number, batch in enumerate(parts):
