@@ -356,9 +356,7 @@ def say_outcomes(tables: Transaction, outcomes: DataFrame) -> None:
     tables.append(OUTCOMES, outcomes.select(*columns))
 
 
-def give_up_records(
-    tables: Transaction, now: datetime, wait: timedelta, given_up: Mapping[str, Column]
-) -> int:
+def give_up_records(tables: Transaction, now: datetime, wait: timedelta, given_up: dict[str, Column]) -> int:
     """Let the records that have waited longer than *wait* have the outcome *given_up*; how many they are."""
     waits = last_outcomes(tables).where(F.col("outcome") == WAITING)
     waited = time_between(F.col("waiting_since"), require_instant(now, "now"))
