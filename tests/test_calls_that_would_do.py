@@ -1,4 +1,9 @@
-"""Errors about instants, priorities and sources show a call that would do, of the caller's own values."""
+"""
+What is said of calls that cannot mean anything.
+
+Errors about instants, priorities and sources show a call that would do, of the caller's own values; and
+every question to a history names the column that it lacks, or that is of another type.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +13,17 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 import cdckit
 import cdckit.outputs
 from cdckit import Priority, merge, with_priorities
-from cdckit.errors import InvalidArgument
+from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.model.sources import UnknownSource, require_sources
+from cdckit.notebook.pictures.plane import bitemporal_plane
+from cdckit.quality.unsound_rows import coalesce_versions, find_gaps, find_overlaps
+from cdckit.query.as_of import timeline, with_operation
+from cdckit.query.provenance import values_by_message
 from support.flight_changes import change, frame
 
 KEYS = {"entity": "flight", "keys": ["flight"]}
@@ -92,6 +102,39 @@ def test_an_instant_without_a_zone_is_shown_with_one(
     assert refused.value.example == f"{example}  # or in another zone"
     assert str(refused.value).endswith(f"A call that would do: {refused.value.example}")
     assert eval(refused.value.example, world).columns
+
+
+BEGIN, END, GONE = "valid_from_timestamp", "valid_to_timestamp", "deleted_indicator"
+AT, FLIGHT = datetime(2024, 1, 1, 9, 30, tzinfo=UTC), {"flight": "UA1"}
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "lacking", "wrong"),
+    [
+        (cdckit.as_of, (AT,), (BEGIN, END, GONE), ()),
+        (cdckit.between, (AT, None), (BEGIN, END, GONE), (BEGIN, END, GONE)),
+        (cdckit.current, (), (END, GONE), ()),
+        (with_operation, (), ("guid", BEGIN, END, GONE), ()),
+        (timeline, (FLIGHT,), ("guid", BEGIN, END, GONE), ()),
+        (cdckit.changes_between, (AT, None), (GONE,), ("field_provenance",)),
+        (cdckit.blame, (FLIGHT,), ("guid", END, "field_provenance", "gate"), ()),
+        (values_by_message, ("m1",), ("gate",), ()),
+        (coalesce_versions, (), ("guid",), ("field_provenance",)),
+        (find_overlaps, (), (END,), ()),
+        (find_gaps, (), (END,), ()),
+        (bitemporal_plane, (FLIGHT, "gate"), ("system_from_timestamp",), ()),
+    ],
+)
+def test_a_missing_or_wrong_column_is_named(
+    world: dict[str, Any], function: Callable[..., Any], arguments: Any, lacking: Any, wrong: Any
+) -> None:
+    history = world["history"]
+    for column in lacking:
+        with pytest.raises(MissingColumns, match=rf"^{function.__name__}\(\) needs the columns {column}[;,]"):
+            function(history.drop(column), *arguments)
+    for column in wrong:
+        with pytest.raises(WrongColumnType, match=rf"needs the column {column} as "):
+            function(history.withColumn(column, F.lit("x")), *arguments)
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 from jars import SCALA, SPARK_JARS
-from kafka import free_port, java_path
+from kafka import java_path
 from packaging.requirements import Requirement
-from programs import ROOT, wait_until
+from programs import ROOT, free_port, wait_until
 from pythons import python_with
 
 

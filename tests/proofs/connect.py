@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from jars import SCALA, SPARK_JARS
-from kafka import free_port, java_path
-from programs import environment, wait_until
+from kafka import java_path
+from programs import environment, free_port, wait_until
 
 _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 # What Spark's scripts tell Java 17, so that Arrow may use memory beside the heap.

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from kafka import free_port
+from programs import free_port
 
 from tests.proofs.jars import jars
 from tools.samples.debezium import NoServer, Sql, server

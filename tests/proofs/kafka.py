@@ -5,15 +5,13 @@ from __future__ import annotations
 import base64
 import os
 import shutil
-import signal
-import socket
 import subprocess
 import uuid
 from pathlib import Path
 
 import pytest
 from jars import SPARK_JARS, jars
-from programs import wait_until
+from programs import Server, free_port
 
 BROKER = "org.apache.kafka:kafka_2.13:4.1.1"
 
@@ -35,19 +33,18 @@ broker.session.timeout.ms=3000
 """
 
 
-class Broker:
-    """A broker whose log lies in a folder; it ends with the `with` that it is made for."""
+class Broker(Server):
+    """A broker whose log lies in a folder."""
 
     def __init__(self, folder: Path) -> None:
         java = shutil.which("java", path=java_path())
         if java is None:
             pytest.skip("a broker needs `java` on the PATH or in JAVA_HOME")
-        self.folder, self.port = folder, free_port()
+        super().__init__(folder, "broker")
         # Spark's resolver leaves Scala away, since Spark has it.
         path = [*jars(BROKER), *SPARK_JARS.glob("scala-library*.jar")]
         self._java = [java, "-Xmx400m", "-cp", os.pathsep.join(map(str, path))]
         self._settings = folder / "server.properties"
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def address(self) -> str:
@@ -56,23 +53,7 @@ class Broker:
 
     def start(self) -> None:
         """Start it, on what it wrote before if it ran already."""
-        with (self.folder / "broker.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [*self._java, "kafka.Kafka", str(self._settings)], stdout=log, stderr=log
-            )
-        wait_until(self._answers, 60, f"the broker answers (see {self.folder}/broker.log)")
-
-    def kill(self) -> None:
-        """kill -9: it writes nothing more and says goodbye to nobody."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGKILL)
-        self._process.wait()
-
-    def _answers(self) -> bool:
-        assert self._process is not None
-        assert self._process.poll() is None, (self.folder / "broker.log").read_text()[-3000:]
-        with socket.socket() as client:
-            return client.connect_ex(("127.0.0.1", self.port)) == 0
+        self.run(*self._java, "kafka.Kafka", str(self._settings))
 
     def __enter__(self) -> Broker:
         self.folder.mkdir(parents=True)
@@ -82,18 +63,6 @@ class Broker:
         subprocess.run([*self._java, *command], check=True, capture_output=True)
         self.start()
         return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._process is not None and self._process.poll() is None:
-            self.kill()
-
-
-def free_port() -> int:
-    """A port of loopback that nobody has now."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 def _cluster_id() -> str:

@@ -1,14 +1,19 @@
-"""Programs that a proof runs in a process of their own: another Spark, with other jars or another Python."""
+"""What a proof runs in a process of its own: programs with another Spark or Python, and servers."""
 
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Self
+
+from pythons import python_with
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -89,3 +94,60 @@ def wait_until(true: Callable[[], bool], seconds: float, what: str) -> None:
     while not true():
         assert time.monotonic() < until, f"{what}: not within {seconds} s"
         time.sleep(0.1)
+
+
+class Server:
+    """A server on loopback, which can be killed and started again; it ends with the `with` it is made for."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder, self.port, self.log = folder, free_port(), folder / f"{name}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self, *command: str, **options: Any) -> None:
+        """Run the program of the server, and wait until it answers."""
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=log, start_new_session=True, **options
+            )
+        wait_until(self._answers, 60, f"the server answers (see {self.log})")
+
+    def kill(self) -> None:
+        """kill -9, of what the program has started too: it says goodbye to nobody."""
+        assert self._process is not None
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, self.log.read_text()[-3000:]
+        with socket.socket() as client:
+            return client.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self.kill()
+
+
+class MotoServer(Server):
+    """A service of Amazon's as moto has it, which keeps everything in memory."""
+
+    def __init__(self, folder: Path, service: str) -> None:
+        super().__init__(folder, service)
+        # In an environment of its own: botocore holds python-dateutil back.
+        self._python = python_with(f"moto[{service}]>=5.2", "flask", "flask-cors")
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        self.run(str(self._python), "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port))
+        return self
+
+
+def free_port() -> int:
+    """A port of loopback that nobody has now."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port

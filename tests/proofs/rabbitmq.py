@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from kafka import free_port
-from programs import wait_until
+from programs import Server, free_port
 
 _PLACES = ("/usr/lib/rabbitmq/lib", "/usr/lib/rabbitmq", "/opt/rabbitmq")
 """Where packages keep the server itself; what is on the PATH changes the user and writes to /var."""
 
 
-class Rabbit:
-    """A broker whose data lie in a folder; it ends with the `with` that it is made for."""
+class Rabbit(Server):
+    """A broker whose data lie in a folder: a shell script, and the Erlang machine that it starts."""
 
     def __init__(self, folder: Path) -> None:
         self._server = _server()
-        self.folder, self.port, self._names = folder, free_port(), free_port()
-        self._process: subprocess.Popen[bytes] | None = None
+        super().__init__(folder, "broker")
+        self._names = free_port()
 
     @property
     def url(self) -> str:
@@ -33,17 +30,7 @@ class Rabbit:
 
     def start(self) -> None:
         """Start it, on what it wrote before if it ran already."""
-        with (self.folder / "broker.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [self._server], env=self._environment(), stdout=log, stderr=log, start_new_session=True
-            )
-        wait_until(self._answers, 60, f"the broker answers (see {self.folder}/broker.log)")
-
-    def kill(self) -> None:
-        """kill -9 of the shell script and the Erlang machine that it has started."""
-        assert self._process is not None
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        self.run(self._server, env=self._environment())
 
     def _environment(self) -> dict[str, str]:
         told = {
@@ -62,12 +49,6 @@ class Rabbit:
         names = {"ERL_EPMD_ADDRESS": "127.0.0.1", "ERL_EPMD_PORT": str(self._names), "HOME": str(self.folder)}
         return {**os.environ, **names, **{f"RABBITMQ_{name}": str(value) for name, value in told.items()}}
 
-    def _answers(self) -> bool:
-        assert self._process is not None
-        assert self._process.poll() is None, (self.folder / "broker.log").read_text()[-3000:]
-        with socket.socket() as client:
-            return client.connect_ex(("127.0.0.1", self.port)) == 0
-
     def __enter__(self) -> Rabbit:
         self.folder.mkdir(parents=True)
         # Erlang's register of names, which the broker would start as a daemon that stays when it is killed.
@@ -77,8 +58,7 @@ class Rabbit:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._process is not None and self._process.poll() is None:
-            self.kill()
+        super().__exit__()
         self._register.kill()
         self._register.wait()
 

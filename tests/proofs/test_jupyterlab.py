@@ -15,8 +15,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
-from kafka import free_port
-from programs import ROOT, environment, wait_until
+from programs import ROOT, environment, free_port, wait_until
 
 pytestmark = [pytest.mark.soak, pytest.mark.jvm]
 MINUTES = 60_000  # milliseconds, as Playwright counts

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import merge
-from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
+from cdckit.errors import InvalidArgument
 from cdckit.quality.unsound_rows import coalesce_versions
 from support.fold import fold, same_value
 from support.histories import (
@@ -190,14 +190,6 @@ def test_what_are_no_fields_is_refused(spark: SparkSession, on: list[str]) -> No
         InvalidArgument, match=r"coalesce_versions\(\) needs on to be one or more fields among name"
     ):
         coalesce_versions(history_of(spark), on=on)
-
-
-def test_a_missing_or_wrong_column_is_named(spark: SparkSession) -> None:
-    history = history_of(spark)
-    with pytest.raises(MissingColumns, match=r"coalesce_versions\(\) needs the columns guid"):
-        coalesce_versions(history.drop("guid"))
-    with pytest.raises(WrongColumnType, match="field_provenance as a struct"):
-        coalesce_versions(history.withColumn("field_provenance", F.lit("x")))
 
 
 FIELDS = {"h": "int", "k": "string", "a": "int", "b": "double", "c": "array<double>"}

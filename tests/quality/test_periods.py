@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import merge
-from cdckit.errors import InvalidArgument, MissingColumns
+from cdckit.errors import InvalidArgument
 from cdckit.quality.unsound_rows import find_gaps, find_overlaps
 from support.histories import Row, random_changes, to_dataframe, to_rows
 
@@ -137,12 +137,6 @@ def test_a_column_of_the_new_name_is_not_overwritten(
     history = history_of(spark).withColumn(column.upper(), F.lit(1))
     with pytest.raises(InvalidArgument, match=f"free of a column {column}: rename it first"):
         check(history)
-
-
-@every_check
-def test_a_missing_column_is_named(spark: SparkSession, check: Callable[[DataFrame], DataFrame]) -> None:
-    with pytest.raises(MissingColumns, match=rf"{check.__name__}\(\) needs the columns valid_to_timestamp"):
-        check(history_of(spark).drop("valid_to_timestamp"))
 
 
 @every_check

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import as_of, current, merge
-from cdckit.errors import InvalidArgument, MissingColumns
+from cdckit.errors import InvalidArgument
 from support.histories import INSTANTS, by_guid, random_changes, to_dataframe, to_rows
 
 SCHEMA = """
@@ -130,14 +130,6 @@ def test_what_is_no_instant_is_refused(history: DataFrame, wrong: Any) -> None:
     """Ten o'clock is an instant only where it is known in which zone."""
     with pytest.raises(InvalidArgument, match=r"as_of\(\) needs valid_at to be an aware datetime"):
         as_of(history, wrong)
-
-
-@pytest.mark.parametrize("column", ["valid_from_timestamp", "valid_to_timestamp", "deleted_indicator"])
-def test_a_missing_column_is_named(history: DataFrame, column: str) -> None:
-    with pytest.raises(
-        MissingColumns, match=rf"as_of\(\) needs the columns {column}; the DataFrame has guid"
-    ):
-        as_of(history.drop(column), at(10))
 
 
 def test_the_columns_stay_as_they_are(history: DataFrame) -> None:

@@ -8,9 +8,8 @@ from typing import Any
 import pandas as pd
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
+from cdckit.errors import InvalidArgument
 from cdckit.query.as_of import between
 from support.fold import fold
 from support.histories import (
@@ -132,14 +131,6 @@ def test_the_zone_of_the_period_does_not_matter(history: DataFrame) -> None:
 def test_what_is_no_period_is_refused(history: DataFrame, start: Any, end: Any, named: str) -> None:
     with pytest.raises(InvalidArgument, match=rf"between\(\) needs {named}"):
         between(history, start, end)
-
-
-@pytest.mark.parametrize("column", ["valid_from_timestamp", "valid_to_timestamp", "deleted_indicator"])
-def test_a_missing_or_wrong_column_is_named(history: DataFrame, column: str) -> None:
-    with pytest.raises(MissingColumns, match=rf"between\(\) needs the columns {column}"):
-        between(history.drop(column), at(9), None)
-    with pytest.raises(WrongColumnType, match=column):
-        between(history.withColumn(column, F.lit("x")), at(9), None)
 
 
 def test_the_columns_stay_as_they_are(history: DataFrame) -> None:

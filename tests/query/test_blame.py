@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import merge
-from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
+from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.query.provenance import blame
 from support.fold import fold
 from support.histories import (
@@ -241,18 +241,6 @@ def test_an_empty_history_has_no_rows(spark: SparkSession) -> None:
 def test_a_key_of_no_known_field_is_refused(history: DataFrame, key: Any) -> None:
     with pytest.raises(InvalidArgument, match=r"blame\(\) needs key to be"):
         blame(history, key)
-
-
-@pytest.mark.parametrize("wrong", [datetime(2024, 3, 10), "2024-03-10T10:00:00Z"])
-def test_what_is_no_instant_is_refused(history: DataFrame, wrong: Any) -> None:
-    with pytest.raises(InvalidArgument, match=r"blame\(\) needs valid_at to be an aware datetime"):
-        blame(history, {"id": "mug"}, valid_at=wrong)
-
-
-@pytest.mark.parametrize("column", ["guid", "valid_to_timestamp", "field_provenance", "price"])
-def test_a_missing_column_is_named(history: DataFrame, column: str) -> None:
-    with pytest.raises(MissingColumns, match=rf"blame\(\) needs the columns {column};"):
-        blame(history.drop(column), {"id": "mug"})
 
 
 @pytest.mark.parametrize(

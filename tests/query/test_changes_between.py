@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
+from cdckit.errors import InvalidArgument
 from cdckit.query.differences import changes_between
 from support.fold import fold
 from support.histories import INSTANTS, Row, history_schema, random_changes, rows_to_dataframe, to_rows
@@ -199,27 +199,6 @@ def test_field_names_may_be_anything(spark: SparkSession) -> None:
         (at(9), "insert", "field", None, "Mug", "m1", 1),
         (at(10), "update", "version", None, "2.5", "m2", 2),
     ]
-
-
-@pytest.mark.parametrize(
-    ("start", "end", "named"),
-    [
-        (datetime(2024, 3, 10), None, "start to be an aware datetime"),
-        (at(9), datetime(2024, 3, 11), "end to be an aware datetime"),
-        (at(9), at(9), "end to be after start"),
-    ],
-)
-def test_what_is_no_period_is_refused(spark: SparkSession, start: Any, end: Any, named: str) -> None:
-    with pytest.raises(InvalidArgument, match=rf"changes_between\(\) needs {named}"):
-        changes_between(history_of(spark), start, end)
-
-
-def test_a_missing_or_wrong_column_is_named(spark: SparkSession) -> None:
-    history = history_of(spark)
-    with pytest.raises(MissingColumns, match=r"changes_between\(\) needs the columns deleted_indicator"):
-        changes_between(history.drop("deleted_indicator"), at(9), None)
-    with pytest.raises(WrongColumnType, match="field_provenance as a struct"):
-        changes_between(history.withColumn("field_provenance", F.lit("x")), at(9), None)
 
 
 def test_a_version_over_as_it_begins_changed_nothing(spark: SparkSession) -> None:

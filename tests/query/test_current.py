@@ -8,7 +8,6 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import current
-from cdckit.errors import MissingColumns
 from cdckit.model.history import with_ends
 from cdckit.query.as_of import _warn_of_ends
 
@@ -77,11 +76,3 @@ def test_the_columns_stay_as_they_are(history: DataFrame) -> None:
 
 def test_an_empty_history_has_no_versions(spark: SparkSession) -> None:
     assert current(spark.createDataFrame([], SCHEMA)).collect() == []
-
-
-@pytest.mark.parametrize("column", ["valid_to_timestamp", "deleted_indicator"])
-def test_a_missing_column_is_named(history: DataFrame, column: str) -> None:
-    with pytest.raises(
-        MissingColumns, match=rf"current\(\) needs the columns {column}; the DataFrame has guid"
-    ):
-        current(history.drop(column))

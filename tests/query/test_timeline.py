@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import changes_between
-from cdckit.errors import InvalidArgument, MissingColumns
+from cdckit.errors import InvalidArgument
 from cdckit.query.as_of import timeline, with_operation
 
 SCHEMA = """
@@ -137,16 +137,6 @@ def test_after_a_gap_the_entity_is_inserted_anew(history: DataFrame) -> None:
     changed = changes_between(kept.where("guid = 'mug'"), at(9), None)
     told = {(row["changed_at_timestamp"].hour, row["operation"]) for row in changed.collect()}
     assert told == {(9, "insert"), (12, "delete"), (14, "insert")}
-
-
-@pytest.mark.parametrize(
-    "column", ["guid", "valid_from_timestamp", "valid_to_timestamp", "deleted_indicator"]
-)
-def test_a_missing_column_is_named(history: DataFrame, column: str) -> None:
-    with pytest.raises(MissingColumns, match=rf"with_operation\(\) needs the columns {column}"):
-        with_operation(history.drop(column))
-    with pytest.raises(MissingColumns, match=rf"timeline\(\) needs the columns {column}"):
-        timeline(history.drop(column), {"number": 1})
 
 
 def test_field_names_may_be_anything(history: DataFrame) -> None:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import current, merge
-from cdckit.errors import InvalidArgument, MissingColumns
+from cdckit.errors import InvalidArgument
 from cdckit.query.provenance import values_by_message
 from support.fold import fold, identity
 from support.histories import Row, random_changes, to_dataframe
@@ -163,11 +163,6 @@ def test_messages_are_texts(history: DataFrame, wrong: Any) -> None:
         InvalidArgument, match=r"values_by_message\(\) needs messages to be the id of a message"
     ):
         values_by_message(history, wrong)
-
-
-def test_a_missing_column_is_named(history: DataFrame) -> None:
-    with pytest.raises(MissingColumns, match=r"values_by_message\(\) needs the columns name;"):
-        values_by_message(history.drop("name"), "m1")
 
 
 FIELDS = {"h": "int", "k": "string", "a": "int", "b": "double"}

@@ -345,11 +345,6 @@ def test_a_naive_instant_in_a_key_is_refused(history: DataFrame, changes: DataFr
         pictures.provenance_map(dated, changes, {"bought": datetime(2024, 3, 10)})
 
 
-def test_a_missing_column_is_named(history: DataFrame) -> None:
-    with pytest.raises(MissingColumns, match=r"bitemporal_plane\(\) needs the columns system_from_timestamp"):
-        pictures.bitemporal_plane(history, {"number": 1}, "name")
-
-
 def steps_of(figure: Figure) -> list[tuple[str, float, float]]:
     """Of each bar its name, where it begins, and how far it goes."""
     (axes,) = figure.axes
