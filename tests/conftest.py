@@ -69,3 +69,11 @@ def whole_plans(spark: SparkSession) -> Iterator[None]:
     spark.conf.set(most, "1000")
     yield
     spark.conf.set(most, before)
+
+
+@pytest.fixture
+def in_new_york(spark: SparkSession) -> Iterator[None]:
+    """The session's clocks are New York's."""
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    yield
+    spark.conf.set("spark.sql.session.timeZone", "UTC")

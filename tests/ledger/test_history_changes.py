@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
-from support.history_changes import opened
+from support.publications import opened
 from support.shop_log import shop_changes
 
 

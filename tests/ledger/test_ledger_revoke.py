@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from cdckit.ledger import Ledger
 from cdckit.query import correct, revoke
 from cdckit.store import NoSuchTable
 from support import source_order
+from support.drawn_reports import day
 from support.histories import assert_folds_to, to_dataframe, to_rows
 from support.ledger_programs import FIELDS, KEYS, all_of, batches
 from support.source_order import Event
@@ -45,10 +45,6 @@ def test_what_is_left_is_what_the_other_messages_say(spark: SparkSession, tmp_pa
     assert_folds_to(ledger.history(), [*left, *later], entity="e", keys=KEYS)
     ledger.rebuild()
     assert_folds_to(ledger.history(), [*left, *later], entity="e", keys=KEYS)
-
-
-def day(number: int) -> datetime:
-    return datetime(2024, 1, number, tzinfo=UTC)
 
 
 def test_a_correction_is_applied_and_taken_back_like_any_other_message(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -15,16 +14,13 @@ from pyspark.sql import functions as F
 from cdckit import Ledger, Lookup, as_of, as_of_join, bitemporal, blame, check, merge, union_changes, why
 from cdckit.errors import WrongColumnType
 from cdckit.query import diff, revoke
+from support.drawn_reports import day
 from support.histories import INSTANTS, Row, assert_folds_to, random_changes, to_dataframe
 from tools.tiers import seeds
 
 FIELDS = {"h": "int", "k": "string", "a": "int", "b": "double"}
 KEYS = ["h", "k"]
 ENDS = (False, False, True)
-
-
-def day(number: int) -> datetime:
-    return datetime(2024, 1, number, tzinfo=UTC)
 
 
 def change(message: str, begin: int, until: int | None = None, a: int | None = 1, **more: Any) -> Row:

@@ -36,23 +36,8 @@ from cdckit.parts.avro import (
 )
 from cdckit.parts.avro.decoding import find_fault
 from cdckit.parts.avro.schema import decoded_bytes, most_bytes
+from support.replicate_messages import number, text
 from tools.tiers import examples
-
-
-def number(value: int) -> bytes:
-    """An int or long as Avro writes it."""
-    value = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def text(value: str | bytes) -> bytes:
-    """A string or bytes as Avro writes them."""
-    data = value.encode() if isinstance(value, str) else value
-    return number(len(data)) + data
 
 
 def record(*types: Any, name: str = "R") -> dict[str, Any]:

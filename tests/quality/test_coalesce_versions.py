@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from cdckit.quality.unsound_rows import coalesce_versions
 from support.fold import fold, same_value
 from support.histories import (
     Row,
+    at,
     by_guid,
     history_schema,
     random_changes,
@@ -33,10 +34,6 @@ SCHEMA = """
     >
 """
 NAN = float("nan")
-
-
-def at(hour: int) -> datetime:
-    return datetime(2024, 3, 10, hour, tzinfo=UTC)
 
 
 def version(

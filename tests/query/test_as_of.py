@@ -12,31 +12,13 @@ from pyspark.sql import functions as F
 
 from cdckit import as_of, current, merge
 from cdckit.errors import InvalidArgument
-from support.histories import INSTANTS, by_guid, random_changes, to_dataframe, to_rows
-
-SCHEMA = """
-    guid string, valid_from_timestamp timestamp, valid_to_timestamp timestamp, deleted_indicator boolean,
-    name string, source_message string
-"""
-
-
-def at(hour: int, minute: int = 0, microsecond: int = 0) -> datetime:
-    return datetime(2024, 3, 10, hour, minute, 0, microsecond, tzinfo=UTC)
+from support.histories import INSTANTS, at, by_guid, random_changes, to_dataframe, to_rows
+from support.versions_by_hand import NAMED, kettle_and_mug
 
 
 @pytest.fixture(scope="module")
 def history(spark: SparkSession) -> DataFrame:
-    """A kettle with two names, and a mug that was deleted and came back."""
-    return spark.createDataFrame(
-        [
-            ("kettle", at(9), at(10), False, "Kettle", "m1"),
-            ("kettle", at(10), None, False, "Automatic Kettle", "m2"),
-            ("mug", at(9), at(11), False, "Mug", "m1"),
-            ("mug", at(11), at(12), True, None, "m3"),
-            ("mug", at(12), None, False, "New Mug", "m4"),
-        ],
-        SCHEMA,
-    )
+    return kettle_and_mug(spark)
 
 
 def names(versions: DataFrame) -> dict[str, str | None]:
@@ -96,7 +78,7 @@ def test_the_hour_that_happens_twice_is_two_hours(spark: SparkSession) -> None:
     """On 3 November 2024, 01:30 in New York was 05:30 UTC and an hour later 06:30 UTC."""
     change = datetime(2024, 11, 3, 6, 0, tzinfo=UTC)
     history = spark.createDataFrame(
-        [("g", at(9), change, False, "first", "m1"), ("g", change, None, False, "second", "m2")], SCHEMA
+        [("g", at(9), change, False, "first", "m1"), ("g", change, None, False, "second", "m2")], NAMED
     )
     twice = datetime(2024, 11, 3, 1, 30, tzinfo=ZoneInfo("America/New_York"))
     assert names(as_of(history, twice.replace(fold=0))) == {"g": "first"}
@@ -137,7 +119,7 @@ def test_the_columns_stay_as_they_are(history: DataFrame) -> None:
 
 
 def test_an_empty_history_has_no_versions(spark: SparkSession) -> None:
-    assert as_of(spark.createDataFrame([], SCHEMA), at(10)).collect() == []
+    assert as_of(spark.createDataFrame([], NAMED), at(10)).collect() == []
 
 
 @pytest.fixture(scope="module")

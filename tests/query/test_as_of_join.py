@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pandas as pd
@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from cdckit import Lookup, as_of_join, merge
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
-from support.histories import INSTANTS, Row, plain, random_changes, to_dataframe, to_rows
+from support.histories import INSTANTS, Row, at, plain, random_changes, to_dataframe, to_rows
 from support.random_versions import streamed
 from tools.tiers import seeds
 
@@ -31,10 +31,6 @@ SHOPS = """
 """
 ORDERS = "order string, number int, time timestamp"
 MICROSECOND = timedelta(microseconds=1)
-
-
-def at(hour: int, minute: int = 0) -> datetime:
-    return datetime(2024, 3, 10, hour, minute, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.model.history import OPEN_END
 from cdckit.parts.arrow_types import NoSuchArrowType
 from support.join_workers import answered
-from support.random_versions import Row, history_of, hour, random_versions
+from support.random_versions import Row, history_of, hour, random_versions, version
 from support.searching import searched
 from tools.tiers import seeds
 
@@ -29,22 +29,10 @@ HOUR = timedelta(hours=1)
 FACTS = "id int, guid string, at timestamp"
 
 
-def version(guid: str, begins: float, ends: float | None, gate: str | None, deleted: bool = False) -> Row:
-    return {
-        "guid": guid,
-        "valid_from_timestamp": hour(begins),
-        "valid_to_timestamp": None if ends is None else hour(ends),
-        "deleted_indicator": deleted,
-        "gate": gate,
-        "seats": None,
-        "source_message": f"m{begins}",
-    }
-
-
 GATES = [
     version("f", 9, 10, "A"),
     version("f", 10, 12, "B"),
-    version("f", 12, 14, None, deleted=True),
+    version("f", 12, 14, None, deleted_indicator=True),
     version("f", 14, None, "C"),
     version("g", 9, 11, "Z"),
 ]
@@ -145,7 +133,11 @@ def test_nearest_finds_what_begins_nearer_and_of_two_as_near_the_one_in_force() 
 
 def test_a_deleted_entity_does_not_hide_another_one_of_the_same_key(spark: SparkSession) -> None:
     """Flight f is deleted and keeps its gate's number; flight g has that number since."""
-    rows = [version("f", 9, 12, "A"), version("f", 12, None, "A", True), version("g", 13, None, "A")]
+    rows = [
+        version("f", 9, 12, "A"),
+        version("f", 12, None, "A", deleted_indicator=True),
+        version("g", 13, None, "A"),
+    ]
     facts = spark.createDataFrame(
         [(at, "A", hour(at)) for at in (11, 12, 14)], "id int, gate string, at timestamp"
     )
@@ -164,7 +156,7 @@ def test_facts_without_a_time_and_keys_that_are_null(spark: SparkSession, gates:
 
 def test_nearest_tells_of_a_deleted_version_up_to_the_instant_at_which_it_ends() -> None:
     """Strictly, what was in force just before an instant counts; otherwise what is in force at it."""
-    ended = [version("f", 9, 12, None, deleted=True)]
+    ended = [version("f", 9, 12, None, deleted_indicator=True)]
     assert found(12, among=ended, direction="nearest", strictly=True) == [(None, "deleted")]
 
 
@@ -527,12 +519,12 @@ def test_situations_that_tempo_tries(spark: SparkSession) -> None:
     rows = joined.orderBy("id").select("quote.source_message", "quote.gate", "recent.gate", "why").collect()
     assert rows == [
         (None, None, None, "no version"),
-        ("m1", "10", "10", None),
-        ("m5", None, None, None),
-        ("m9", "12", "12", None),
-        ("m9", "12", None, "too old"),
+        ("S1 1", "10", "10", None),
+        ("S1 5", None, None, None),
+        ("S1 9", "12", "12", None),
+        ("S1 9", "12", None, "too old"),
         (None, None, None, "no version"),
-        ("m2", "20", "20", None),
+        ("S2 2", "20", "20", None),
     ]
 
 

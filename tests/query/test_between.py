@@ -15,36 +15,19 @@ from support.fold import fold
 from support.histories import (
     INSTANTS,
     Row,
+    at,
     by_guid,
     history_schema,
     random_changes,
     rows_to_dataframe,
     to_rows,
 )
-
-SCHEMA = """
-    guid string, valid_from_timestamp timestamp, valid_to_timestamp timestamp, deleted_indicator boolean,
-    name string, source_message string
-"""
-
-
-def at(hour: int, minute: int = 0) -> datetime:
-    return datetime(2024, 3, 10, hour, minute, tzinfo=UTC)
+from support.versions_by_hand import NAMED, kettle_and_mug
 
 
 @pytest.fixture(scope="module")
 def history(spark: SparkSession) -> DataFrame:
-    """A kettle with two names, and a mug that was deleted and came back."""
-    return spark.createDataFrame(
-        [
-            ("kettle", at(9), at(10), False, "Kettle", "m1"),
-            ("kettle", at(10), None, False, "Automatic Kettle", "m2"),
-            ("mug", at(9), at(11), False, "Mug", "m1"),
-            ("mug", at(11), at(12), True, None, "m3"),
-            ("mug", at(12), None, False, "New Mug", "m4"),
-        ],
-        SCHEMA,
-    )
+    return kettle_and_mug(spark)
 
 
 def periods(versions: DataFrame) -> set[tuple[str, datetime, datetime | None]]:
@@ -105,7 +88,7 @@ def test_versions_that_are_in_force_at_no_time_are_in_no_period(spark: SparkSess
             ("g", None, at(11), False, "a", "m3"),
             ("g", None, None, False, "a", "m4"),
         ],
-        SCHEMA,
+        NAMED,
     )
     assert periods(between(broken, at(9, 30), at(12))) == set()
     assert periods(between(broken, at(9, 30), None)) == set()
@@ -138,7 +121,7 @@ def test_the_columns_stay_as_they_are(history: DataFrame) -> None:
 
 
 def test_an_empty_history_has_no_versions(spark: SparkSession) -> None:
-    assert between(spark.createDataFrame([], SCHEMA), at(9), at(10)).collect() == []
+    assert between(spark.createDataFrame([], NAMED), at(9), at(10)).collect() == []
 
 
 FIELDS = {"h": "int", "k": "string", "a": "int", "b": "double"}

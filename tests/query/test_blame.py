@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -17,6 +17,7 @@ from support.fold import fold
 from support.histories import (
     INSTANTS,
     Row,
+    at,
     change_schema,
     history_schema,
     random_changes,
@@ -26,10 +27,6 @@ from support.histories import (
 from support.provenances import in_force, is_run, rows_of, text, told
 
 FIELDS = {"id": "string", "name": "string", "price": "int", "color": "string"}
-
-
-def at(hour: int, minute: int = 0) -> datetime:
-    return datetime(2024, 3, 10, hour, minute, tzinfo=UTC)
 
 
 def version(start: int, end: int | None, values: Row, said: dict[str, tuple[str, int]], **more: Any) -> Row:

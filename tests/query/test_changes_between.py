@@ -12,7 +12,16 @@ from pyspark.sql import functions as F
 from cdckit.errors import InvalidArgument
 from cdckit.query.differences import changes_between
 from support.fold import fold
-from support.histories import INSTANTS, Row, history_schema, random_changes, rows_to_dataframe, to_rows
+from support.histories import (
+    INSTANTS,
+    Row,
+    as_text,
+    at,
+    history_schema,
+    random_changes,
+    rows_to_dataframe,
+    to_rows,
+)
 
 SCHEMA = """
     guid string, valid_from_timestamp timestamp, valid_to_timestamp timestamp, deleted_indicator boolean,
@@ -23,10 +32,6 @@ SCHEMA = """
     >
 """
 NAN = float("nan")
-
-
-def at(hour: int) -> datetime:
-    return datetime(2024, 3, 10, hour, tzinfo=UTC)
 
 
 def version(begins: int, ends: int | None, values: tuple[Any, ...], said_by: str, **columns: Any) -> Row:
@@ -275,14 +280,6 @@ def state_before(rows: list[Row], instant: datetime) -> State:
         and (row["valid_to_timestamp"] is None or row["valid_to_timestamp"] >= instant)
         for name in ["deleted_indicator", *FIELDS]
     }
-
-
-def as_text(value: Any) -> str | None:
-    if value is None:
-        return None
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "NaN" if value != value else str(value)
 
 
 def test_the_answer_is_the_same_however_rows_are_ordered(spark: SparkSession) -> None:

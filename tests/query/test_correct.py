@@ -15,16 +15,13 @@ from pyspark.sql import functions as F
 from cdckit import blame, changes_from, merge, union_changes
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.query import correct, revoke
+from support.drawn_reports import day
 from support.fold import Entity, apply, fold, guid_of, holds, place, without_redeliveries
 from support.histories import INSTANTS, LAST, Row, random_changes, to_dataframe
 from tools.tiers import seeds
 
 KEYS = ["gate"]
 STEWARD: dict[str, Any] = {"keys": KEYS, "by": "anna", "reason": "misread"}
-
-
-def day(number: int) -> datetime:
-    return datetime(2024, 1, number, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")

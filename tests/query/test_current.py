@@ -10,15 +10,12 @@ from pyspark.sql import DataFrame, SparkSession
 from cdckit import current
 from cdckit.model.history import with_ends
 from cdckit.query.as_of import _warn_of_ends
+from support.histories import at
 
 SCHEMA = """
     guid string, valid_from_timestamp timestamp, valid_to_timestamp timestamp, deleted_indicator boolean,
     name string, source_message string
 """
-
-
-def at(hour: int) -> datetime:
-    return datetime(2024, 3, 10, hour, tzinfo=UTC)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,7 +15,17 @@ from pyspark.sql import functions as F
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.query.differences import diff
 from support.fold import fold, same_value
-from support.histories import INSTANTS, PRIORITIES, Row, history_schema, random_changes, rows_to_dataframe
+from support.histories import (
+    INSTANTS,
+    PRIORITIES,
+    Row,
+    as_text,
+    at,
+    history_schema,
+    holds,
+    random_changes,
+    rows_to_dataframe,
+)
 
 SCHEMA = """
     guid string, valid_from_timestamp timestamp, valid_to_timestamp timestamp, deleted_indicator boolean,
@@ -24,10 +34,6 @@ SCHEMA = """
     >
 """
 NAN = float("nan")
-
-
-def at(hour: int) -> datetime:
-    return datetime(2024, 3, 10, hour, tzinfo=UTC)
 
 
 def version(
@@ -316,7 +322,7 @@ def test_at_every_instant_it_is_what_a_loop_over_both_finds(
         listed = [
             (row["guid"], row["field"], row["a_value"], row["b_value"], row["a_message"], row["b_message"])
             for row in found
-            if in_force(row, instant)
+            if holds(row, instant)
         ]
         assert len(set(listed)) == len(listed)
         assert set(listed) == looped(left, right, instant)
@@ -341,14 +347,9 @@ def test_a_history_does_not_differ_from_itself(spark: SparkSession, torn: float)
     assert diff(to_history(spark, a), to_history(spark, list(reversed(a)))).collect() == []
 
 
-def in_force(row: Row, instant: datetime) -> bool:
-    ends = row["valid_to_timestamp"]
-    return bool(row["valid_from_timestamp"] <= instant and (ends is None or ends > instant))
-
-
 def looped(left: Sequence[Row], right: Sequence[Row], instant: datetime) -> set[tuple[Any, ...]]:
-    a = {row["guid"]: row for row in left if in_force(row, instant)}
-    b = {row["guid"]: row for row in right if in_force(row, instant)}
+    a = {row["guid"]: row for row in left if holds(row, instant)}
+    b = {row["guid"]: row for row in right if holds(row, instant)}
     differing = set()
     for guid in a.keys() | b.keys():
         for name in ["deleted_indicator", *FIELDS]:
@@ -363,11 +364,3 @@ def said(version: Row | None, name: str) -> tuple[Any, str | None]:
         return None, None
     entry = version["field_provenance"]["guid" if name == "deleted_indicator" else name]
     return version[name], None if entry is None else entry["m"]
-
-
-def as_text(value: Any) -> str | None:
-    if value is None:
-        return None
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "NaN" if value != value else str(value)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.query import durations, weighted_means
-from support.random_versions import HOURS, history_of, hour, in_force, random_versions
+from support.random_versions import HOURS, history_of, hour, in_force, random_versions, version
 
 
 @pytest.fixture(scope="module")
@@ -21,28 +21,14 @@ def history(spark: SparkSession) -> DataFrame:
     return history_of(
         spark,
         [
-            _version("one", 0, 2, "A", 10),
-            _version("one", 2, 3, "A", 40),
-            _version("one", 3, 4, "B", 40),
-            _version("one", 4, 5, None, None, deleted=True),
-            _version("one", 5, None, None, None),
-            _version("two", -9, None, "A", 5),
+            version("one", 0, 2, "A", 10),
+            version("one", 2, 3, "A", 40),
+            version("one", 3, 4, "B", 40),
+            version("one", 4, 5, None, deleted_indicator=True),
+            version("one", 5, None, None),
+            version("two", -9, None, "A", 5),
         ],
     )
-
-
-def _version(
-    guid: str, begins: float, ends: float | None, gate: str | None, seats: int | None, deleted: bool = False
-) -> dict[str, Any]:
-    return {
-        "guid": guid,
-        "valid_from_timestamp": hour(begins),
-        "valid_to_timestamp": None if ends is None else hour(ends),
-        "deleted_indicator": deleted,
-        "gate": gate,
-        "seats": seats,
-        "source_message": "m",
-    }
 
 
 def rows_of(frame: DataFrame) -> set[tuple[Any, ...]]:
@@ -74,7 +60,7 @@ def test_a_microsecond_counts_and_so_do_ten_thousand_entities_for_a_thousand_yea
 ) -> None:
     moment = timedelta(microseconds=1)
     begins, ends = datetime(1000, 1, 1, tzinfo=UTC), datetime(2000, 1, 1, tzinfo=UTC)
-    one = history_of(spark, [_version("one", 0, None, "A", 1)]).withColumn(
+    one = history_of(spark, [version("one", 0, None, "A", 1)]).withColumn(
         "valid_from_timestamp", F.timestamp_micros(F.lit(-30_610_224_000_000_000))
     )
     assert rows_of(durations(one, "gate", ends - moment, ends)) == {("A", 0.000001, 1)}

@@ -13,25 +13,21 @@ from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.query import Layer, overlay
-from support.random_versions import SCHEMA, Row, history_of, hour, in_force, random_versions, streamed
+from support.random_versions import (
+    SCHEMA,
+    Row,
+    history_of,
+    hour,
+    in_force,
+    random_versions,
+    streamed,
+    version,
+)
 from tools.tiers import seeds
 
 HOURS = range(-8, 90)
 """All that random versions speak of; in the last of them only what is open is in force."""
 State = tuple[Row | None, ...]
-
-
-def version(guid: str, begins: float, ends: float | None, gate: str | None, **columns: Any) -> Row:
-    return {
-        "guid": guid,
-        "valid_from_timestamp": hour(begins),
-        "valid_to_timestamp": None if ends is None else hour(ends),
-        "deleted_indicator": False,
-        "gate": gate,
-        "seats": 1,
-        "source_message": f"{guid} {begins}",
-        **columns,
-    }
 
 
 def told(found: DataFrame, key: str, *sides: str) -> set[tuple[Any, ...]]:

@@ -26,6 +26,7 @@ from support.histories import (
     change_schema,
     draw_arrival,
     draw_history,
+    holds,
     rows_to_dataframe,
     to_dataframe,
 )
@@ -445,11 +446,6 @@ def history_of(changes: Sequence[Row]) -> list[Row]:
 def in_force(history: Sequence[Row], instant: datetime) -> list[Row]:
     """The versions of that instant that are not deleted."""
     return [row for row in history if holds(row, instant) and not row["deleted_indicator"]]
-
-
-def holds(row: Row, instant: datetime) -> bool:
-    ends = row["valid_to_timestamp"]
-    return bool(row["valid_from_timestamp"] <= instant and (ends is None or ends > instant))
 
 
 def with_fault(drawn: random.Random, changes: list[Row], fault: str, number: int) -> list[Row]:

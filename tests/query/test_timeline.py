@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,15 +11,12 @@ from pyspark.sql import functions as F
 from cdckit import changes_between
 from cdckit.errors import InvalidArgument
 from cdckit.query.as_of import timeline, with_operation
+from support.histories import at
 
 SCHEMA = """
     guid string, valid_from_timestamp timestamp, valid_to_timestamp timestamp, deleted_indicator boolean,
     shop string, number int, name string, source_message string
 """
-
-
-def at(hour: int) -> datetime:
-    return datetime(2024, 3, 10, hour, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import pandas as pd
@@ -16,7 +15,7 @@ from cdckit import current, merge
 from cdckit.errors import InvalidArgument
 from cdckit.query.provenance import values_by_message
 from support.fold import fold, identity
-from support.histories import Row, random_changes, to_dataframe
+from support.histories import Row, at, random_changes, to_dataframe
 from support.provenances import is_run, rows_of, text, told
 
 ENTRY = "struct<m: string, p: int>"
@@ -25,10 +24,6 @@ SCHEMA = f"""
     name string, price double, source_message string,
     field_provenance struct<guid: {ENTRY}, name: {ENTRY}, price: {ENTRY}>
 """
-
-
-def at(hour: int) -> datetime:
-    return datetime(2024, 3, 10, hour, tzinfo=UTC)
 
 
 def rows(*versions: tuple[Any, ...]) -> list[tuple[Any, ...]]:

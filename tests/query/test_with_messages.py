@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.query.provenance import with_messages
+from support.histories import at
 
 CHANGES = """
     message_id string, source string,
     arrival struct<timestamp: timestamp, topic: string, partition: int, offset: bigint, record_number: int>
 """
-
-
-def at(hour: int) -> datetime:
-    return datetime(2024, 3, 10, hour, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")

@@ -19,21 +19,17 @@ from cdckit.errors import InvalidArgument
 from cdckit.model.records import RECORD_SCHEMA
 from cdckit.rdss import Rules
 from cdckit.rdss.decoding import DECODED_SCHEMA
-from support.rdss_messages import MESSAGES, as_bytes, changed, message
+from support.rdss_messages import MESSAGES, as_bytes, changed, message, uuid
 
 NOW = datetime(2024, 3, 1, 12, tzinfo=UTC)
 RULES = Rules(max_bytes=1200)
 DECORATION = "messageHeader/errorCode", "GENERR006"
 
 
-def uuid_of(number: int) -> str:
-    return f"{number:08x}-0000-4000-8000-00000000abcd"
-
-
 def large(number: int, title: str, *changes: dict[str, Any]) -> dict[str, Any]:
     own = [
-        changed("/messageHeader/messageId", uuid_of(number)),
-        changed("/messageHeader/messageSequence/sequence", uuid_of(1000 + number)),
+        changed("/messageHeader/messageId", uuid(number)),
+        changed("/messageHeader/messageSequence/sequence", uuid(1000 + number)),
         changed("/messageBody/objectTitle", title),
     ]
     return message("create", *own, *changes)
@@ -63,7 +59,7 @@ CONTENTS = cut(large(5, "c" * 2500))
 INCOMPLETE = cut(large(6, "i" * 4500))
 
 # As the snippet of the specification makes them: each piece beside the one header.
-SHARED = [altered(part, "messageHeader/messageId", uuid_of(3)) for part in cut(large(3, "s" * 2500))]
+SHARED = [altered(part, "messageHeader/messageId", uuid(3)) for part in cut(large(3, "s" * 2500))]
 
 # Interleaved, in an order drawn once; what repeats others, or contradicts them, comes at the end.
 ALL: list[tuple[str, bytes]] = [
@@ -75,7 +71,7 @@ ALL: list[tuple[str, bytes]] = [
 ]
 LATE = [
     ("duplicate", cut(SENT[0])[1]),
-    ("duplicate", altered(cut(SENT[1])[0], "messageHeader/messageId", uuid_of(99))),
+    ("duplicate", altered(cut(SENT[1])[0], "messageHeader/messageId", uuid(99))),
     # The same text, written with other escapes and with an error code in its header.
     ("duplicate", altered(json.dumps(json.loads(cut(SENT[0])[0])).encode(), *DECORATION)),
     ("duplicate", INCOMPLETE[0]),
@@ -148,7 +144,7 @@ def test_a_sequence_that_is_far_too_large_is_never_put_together(parts: DataFrame
     bodies = [json.dumps(json.loads(part)["messageBody"], ensure_ascii=False) for part in cut(SENT[0])]
     size = sum(len(body.encode()) for body in bodies)
     made = rdss.assemble_messages(parts, rules=Rules(max_whole_bytes=1800)).collect()
-    [one] = [row for row in made if row["message_id"] == uuid_of(0)]
+    [one] = [row for row in made if row["message_id"] == uuid(0)]
     assert bytes(one["value"]) == cut(SENT[0])[0]
     assert (one["body"], one["error_code"], one["queue"]) == (None, "GENERR006", "error")
     assert f"its parts have {size:,} bytes, and a message may have 1,800" in one["error_description"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -858,13 +857,6 @@ def test_without_json_topics_there_are_no_messages_in_json_form(orders: Reading)
 def test_by_spark_the_rows_are_the_same(orders: Reading, ordered: dict[int, Row]) -> None:
     rows = by_offset(orders.rows("ORDERS", ["orders"]))
     assert {offset: {name: row[name] for name in ordered[offset]} for offset, row in rows.items()} == ordered
-
-
-@pytest.fixture
-def in_new_york(spark: SparkSession) -> Iterator[None]:
-    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
-    yield
-    spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
 @pytest.mark.usefixtures("in_new_york")

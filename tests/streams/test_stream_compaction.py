@@ -11,13 +11,10 @@ from pyspark.sql import types as T
 
 from cdckit import current, merge, streams
 from cdckit.model.records import RECORD_SCHEMA
+from support.devices import add
 
 AT = datetime(2014, 11, 11, tzinfo=UTC)
 FIELDS = T.StructType([T.StructField(name, T.StringType()) for name in ("name", "colour")])
-
-
-def add(path: str, value: Any) -> dict[str, Any]:
-    return {"op": "add", "path": path, "value": value}
 
 
 def update(number: int, entity: str, op: dict[str, Any], **after: Any) -> bytes:

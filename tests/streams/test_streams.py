@@ -17,6 +17,7 @@ from cdckit.model.records import RECORD_SCHEMA
 from cdckit.model.rejected_records import drop_rejects
 from cdckit.streams.messages import message
 from cdckit.streams.requests import PATCH_SCHEMA
+from support.devices import add
 
 FIXTURES = Path(__file__).parents[3] / "shared/fixtures/debezium-streams"
 CLIENT = "c297cf20-18bd-40e2-827d-9b563ca28ccd"
@@ -37,10 +38,6 @@ def batch(*patches: Any, **header: Any) -> dict[str, Any]:
 
 def patch(entity: str, *ops: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"collection": "Contacts", "zone": "default", "entity": entity, "ops": list(ops), **more}
-
-
-def add(path: str, value: Any) -> dict[str, Any]:
-    return {"op": "add", "path": path, "value": value}
 
 
 def read(records: DataFrame) -> list[dict[str, Any]]:

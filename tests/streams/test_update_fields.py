@@ -10,14 +10,11 @@ import pyarrow as pa
 import pytest
 
 from cdckit.streams.update_fields import CONVERT, Fields
+from support.devices import add
 
 LONGS = pa.schema([(name, pa.int64()) for name in ("a.b", "x.a.b")])
 REMOVE = {"op": "remove", "path": "/"}
 DOTS = {"a.b": 1, "x": {"a.b": 2}}
-
-
-def add(path: str, value: Any) -> dict[str, Any]:
-    return {"op": "add", "path": path, "value": value}
 
 
 ANEW = [REMOVE, add("x", 1)]

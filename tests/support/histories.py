@@ -153,6 +153,26 @@ def to_rows(history: DataFrame) -> list[Row]:
     return sorted(rows, key=lambda row: (row["guid"], row["valid_from_timestamp"]))
 
 
+def at(hour: int, minute: int = 0, microsecond: int = 0) -> datetime:
+    """A time of the day on which most versions begin."""
+    return datetime(2024, 3, 10, hour, minute, 0, microsecond, tzinfo=UTC)
+
+
+def holds(version: Row, instant: datetime) -> bool:
+    """Whether a version is in force at an instant."""
+    ends = version["valid_to_timestamp"]
+    return bool(version["valid_from_timestamp"] <= instant and (ends is None or ends > instant))
+
+
+def as_text(value: Any) -> str | None:
+    """A value as a list of changes or differences shows it."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "NaN" if value != value else str(value)
+
+
 # Comparison ---------------------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -61,63 +62,54 @@ def main(work: str, folder: Path) -> None:
     # What is kept grows while it is written.
     intake.BUCKET_BYTES, intake._PART_BYTES, states_and_outcomes.SPREAD_BYTES = 20_000, 0, 20_000
     spark = session(app_name="killed", memory="1g", config={"spark.sql.shuffle.partitions": "2"})
-    programs = {
-        **{"ledger": _ledger, "feed": _feed, "hub": _hub, "exchange": _exchange, "service": _service},
-        **{"erasing": _erasing, "erasing_exchange": _erasing_exchange},
-        **{"erasing_service": _erasing_service, "erasing_hub": _erasing_hub},
-    }
-    take = programs[work](spark, folder)
+    take = _program(work, spark, folder)
     count = len(list((folder / "batches").iterdir()))
     print("ready", flush=True)
-    known = [n for n in range(count) if Store(spark, folder / "store").batch(_id(work, n)) is not None]
+    known = [n for n in range(count) if Store(spark, folder / "store").batch(f"batch {n}") is not None]
     for number in range(max(known, default=0), count):
         take(number)
         print(number, flush=True)
 
 
-def _id(work: str, number: int) -> str:
-    return f"batch {number}"
+def _program(work: str, spark: SparkSession, folder: Path) -> Callable[[int], None]:
+    """What takes a batch of that number."""
+    if work == "erasing":
+        ledger, published = people_of(spark, folder), {folder / "published": scd_type_2}
+        take = _taking(spark, folder, ledger.apply)
+        return _erasing(folder, take, partial(ledger.erase, published=published))
+    name = work.removeprefix("erasing_")
+    door: Any = _DOORS[name](spark, folder)
+    if name == "hub":
+        take = _hub(spark, folder, door)
+    else:
+        take = _taking(spark, folder, door.apply if name == "ledger" else door.receive)
+    return take if name == work else _erasing(folder, take, partial(door.erase, _ERASED_OF[name]))
 
 
-def _ledger(spark: SparkSession, folder: Path) -> Callable[[int], None]:
-    ledger = ledger_of(spark, folder)
+_DOORS: dict[str, Callable[[SparkSession, Path], Any]] = {
+    **{"ledger": ledger_of, "feed": feed_of, "hub": hub_of},
+    **{"exchange": exchange_of, "service": service_of},
+}
+_ERASED_OF = {"exchange": "ResearchObject", "service": "entity", "hub": "product"}
 
+
+def _taking(spark: SparkSession, folder: Path, receive: Callable[..., Any]) -> Callable[[int], None]:
     def take(number: int) -> None:
-        ledger.apply(spark.read.parquet(str(folder / "batches" / str(number))), _id("ledger", number))
+        receive(spark.read.parquet(str(folder / "batches" / str(number))), f"batch {number}")
 
     return take
 
 
-def _erasing(spark: SparkSession, folder: Path) -> Callable[[int], None]:
-    ledger = people_of(spark, folder)
-
+def _hub(spark: SparkSession, folder: Path, hub: datahub.Hub) -> Callable[[int], None]:
     def take(number: int) -> None:
-        ledger.apply(spark.read.parquet(str(folder / "batches" / str(number))), _id("erasing", number))
-        keys = json.loads((folder / "erased" / f"{number}.json").read_text())
-        ledger.erase(keys=keys, by="dana", reason="asked for", published={folder / "published": scd_type_2})
+        messages = json.loads((folder / "batches" / str(number)).read_text())
+        hub.receive(datahub.records(spark, messages, received_at=NOW), f"batch {number}")
+        hub.run(now=NOW)
 
     return take
 
 
-def _feed(spark: SparkSession, folder: Path) -> Callable[[int], None]:
-    feed = feed_of(spark, folder)
-
-    def take(number: int) -> None:
-        feed.receive(spark.read.parquet(str(folder / "batches" / str(number))), _id("feed", number))
-
-    return take
-
-
-def _exchange(spark: SparkSession, folder: Path) -> Callable[[int], None]:
-    exchange = exchange_of(spark, folder)
-
-    def take(number: int) -> None:
-        exchange.receive(spark.read.parquet(str(folder / "batches" / str(number))), _id("exchange", number))
-
-    return take
-
-
-def _erasing_door(
+def _erasing(
     folder: Path, receive: Callable[[int], None], erase: Callable[..., Receipt]
 ) -> Callable[[int], None]:
     def take(number: int) -> None:
@@ -125,39 +117,6 @@ def _erasing_door(
         keys = json.loads((folder / "erased" / f"{number}.json").read_text())
         if keys:
             erase(keys=keys, by="dana", reason="asked for")
-
-    return take
-
-
-def _erasing_exchange(spark: SparkSession, folder: Path) -> Callable[[int], None]:
-    erase = partial(exchange_of(spark, folder).erase, "ResearchObject")
-    return _erasing_door(folder, _exchange(spark, folder), erase)
-
-
-def _erasing_service(spark: SparkSession, folder: Path) -> Callable[[int], None]:
-    return _erasing_door(folder, _service(spark, folder), partial(service_of(spark, folder).erase, "entity"))
-
-
-def _erasing_hub(spark: SparkSession, folder: Path) -> Callable[[int], None]:
-    return _erasing_door(folder, _hub(spark, folder), partial(hub_of(spark, folder).erase, "product"))
-
-
-def _service(spark: SparkSession, folder: Path) -> Callable[[int], None]:
-    service = service_of(spark, folder)
-
-    def take(number: int) -> None:
-        service.receive(spark.read.parquet(str(folder / "batches" / str(number))), _id("service", number))
-
-    return take
-
-
-def _hub(spark: SparkSession, folder: Path) -> Callable[[int], None]:
-    hub = hub_of(spark, folder)
-
-    def take(number: int) -> None:
-        messages = json.loads((folder / "batches" / str(number)).read_text())
-        hub.receive(datahub.records(spark, messages, received_at=NOW), _id("hub", number))
-        hub.run(now=NOW)
 
     return take
 

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from support.histories import Row, to_dataframe
+from support.histories import Row, at, to_dataframe
 
 FIELDS = {"h": "int", "k": "string", "a": "int", "b": "string"}
 KEYS = ["h", "k"]
-
-
-def at(hour: int, minute: int = 0) -> datetime:
-    return datetime(2024, 3, 10, hour, minute, tzinfo=UTC)
 
 
 def change(hour: int, message: str, source: str, a: int | None, *, h: int = 1, priority: int = 0) -> Row:

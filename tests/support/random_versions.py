@@ -23,27 +23,36 @@ def hour(number: float) -> datetime:
     return MIDNIGHT + timedelta(hours=number)
 
 
+def version(
+    guid: str, begins: float, ends: float | None, gate: str | None, seats: int | None = None, **columns: Any
+) -> Row:
+    """A version between two hours, whose message is named after it."""
+    return {
+        "guid": guid,
+        "valid_from_timestamp": hour(begins),
+        "valid_to_timestamp": None if ends is None else hour(ends),
+        "deleted_indicator": False,
+        "gate": gate,
+        "seats": seats,
+        "source_message": f"{guid} {begins}",
+        **columns,
+    }
+
+
 def random_versions(seed: int, entities: int) -> list[Row]:
     """Versions that meet, or leave a gap; some deleted, some over as they begin; the last often open."""
     chance = random.Random(seed)
     rows = []
     for number in range(entities):
         at = chance.randrange(-6, 12)
-        for version in range(chance.randrange(1, 9)):
+        for place in range(chance.randrange(1, 9)):
             ends = at + chance.choice((0, 1, 1, 2, 3, 7))
             is_last = chance.random() < 0.2
             deleted = chance.random() < 0.2
-            rows.append(
-                {
-                    "guid": f"g{number}",
-                    "valid_from_timestamp": hour(at),
-                    "valid_to_timestamp": None if is_last else hour(ends),
-                    "deleted_indicator": deleted,
-                    "gate": None if deleted else chance.choice(("A", "B", None)),
-                    "seats": None if deleted else chance.choice((1, 2, 30, None)),
-                    "source_message": f"m{number}.{version}",
-                }
-            )
+            gate = None if deleted else chance.choice(("A", "B", None))
+            seats = None if deleted else chance.choice((1, 2, 30, None))
+            said = {"deleted_indicator": deleted, "source_message": f"m{number}.{place}"}
+            rows.append(version(f"g{number}", at, None if is_last else ends, gate, seats, **said))
             if is_last:
                 break
             at = ends + chance.choice((0, 0, 0, 1, 2))

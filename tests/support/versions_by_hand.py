@@ -1,4 +1,4 @@
-"""Histories as rows: what the tests of outputs share."""
+"""Histories as rows: what the tests of outputs, and of questions in time, share."""
 
 from __future__ import annotations
 
@@ -8,10 +8,27 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from support.histories import at
+
 Row = dict[str, Any]
 COLUMNS = (
     "guid string, valid_from_timestamp timestamp, valid_to_timestamp timestamp, deleted_indicator boolean"
 )
+NAMED = f"{COLUMNS}, name string, source_message string"
+
+
+def kettle_and_mug(spark: SparkSession) -> DataFrame:
+    """A kettle with two names, and a mug that was deleted and came back."""
+    return spark.createDataFrame(
+        [
+            ("kettle", at(9), at(10), False, "Kettle", "m1"),
+            ("kettle", at(10), None, False, "Automatic Kettle", "m2"),
+            ("mug", at(9), at(11), False, "Mug", "m1"),
+            ("mug", at(11), at(12), True, None, "m3"),
+            ("mug", at(12), None, False, "New Mug", "m4"),
+        ],
+        NAMED,
+    )
 
 
 def day(number: int | None) -> datetime | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import reduce
@@ -263,13 +263,6 @@ def test_a_message_may_say_several_things_of_one_entity(spark: SparkSession) -> 
 
 
 # Times --------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def in_new_york(spark: SparkSession) -> Iterator[None]:
-    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
-    yield
-    spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
 INSTANTS = [

@@ -18,8 +18,8 @@ import cdckit.ledger.buckets.bucket_upkeep
 from cdckit import Ledger
 from cdckit.ledger.intake import withdraw_within
 from support.histories import Row, by_guid, plain, to_dataframe, to_rows
-from support.history_changes import opened
 from support.ledger_programs import FIELDS, batches
+from support.publications import opened
 from tools.tiers import seeds
 
 

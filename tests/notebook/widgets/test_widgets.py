@@ -26,22 +26,11 @@ from cdckit.notebook import widgets
 from cdckit.notebook.widgets import panel as panel_of
 from cdckit.notebook.widgets.what_if import _typed_value
 from cdckit.store import NoSuchTable
+from support.histories import at
 from support.jobs import jobs_of
-from support.panels import KEYS, all_of, at, shown, two_entities
+from support.panels import KEYS, all_of, shown
 
 VIEW = "application/vnd.jupyter.widget-view+json"
-
-
-@pytest.fixture(scope="module")
-def changes(spark: SparkSession) -> DataFrame:
-    return two_entities(spark)
-
-
-@pytest.fixture
-def ledger(spark: SparkSession, changes: DataFrame, tmp_path: Path) -> Ledger:
-    made = Ledger(spark, tmp_path / "ledger", entity="thing", keys=KEYS, buckets=1)
-    made.apply(changes)
-    return made
 
 
 @pytest.fixture(scope="module")

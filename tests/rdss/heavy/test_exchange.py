@@ -14,7 +14,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -31,41 +31,11 @@ from cdckit.rdss.exchange_rules import Identity
 from cdckit.rdss.exchange_tables import NAMES_NOTE
 from cdckit.shell import states_and_outcomes
 from cdckit.shell.states_and_outcomes import STATES
-from support.rdss_messages import as_bytes, changed, message
+from support.rdss_messages import NOON, Sent, as_bytes, changed, frame, message, titled, told, uuid
 from tools.tiers import seeds
 
-NOON = datetime(2024, 3, 1, 12, tzinfo=UTC)
 SHORT = Rules(max_bytes=1200)
 TYPES = ["ResearchObject"]
-
-Sent = tuple[bytes, int]
-"""A value, and its offset, which says also in which second it was delivered."""
-
-
-def uuid(number: int) -> str:
-    return f"{number:08x}-0000-4000-8000-00000000abcd"
-
-
-def told(name: str, number: int, at: str, thing: int, *changes: dict[str, Any]) -> Sent:
-    """The message of that number about an object, published at a time of the day."""
-    own = [
-        changed("/messageHeader/messageId", uuid(number)),
-        changed("/messageHeader/messageSequence/sequence", uuid(1000 + number)),
-        changed("/messageHeader/messageTimings", {"publishedTimestamp": f"2024-03-01T{at}:00Z"}),
-        changed("/messageBody/objectUUID", uuid(thing)),
-    ]
-    return as_bytes(message(name, *own, *changes)), number
-
-
-def titled(name: str, number: int, at: str, thing: int, title: str) -> Sent:
-    return told(name, number, at, thing, changed("/messageBody/objectTitle", title))
-
-
-def frame(spark: SparkSession, sent: Sequence[Sent]) -> DataFrame:
-    rows = [
-        (None, value, "rdss", 0, offset, NOON + timedelta(seconds=offset), 0, None) for value, offset in sent
-    ]
-    return spark.createDataFrame(rows, RECORD_SCHEMA).coalesce(1)
 
 
 def exchange_of(spark: SparkSession, folder: Path, *batches: Sequence[Sent], **options: Any) -> Exchange:
@@ -217,7 +187,7 @@ def test_messages_of_our_own_that_come_back_are_duplicates(spark: SparkSession, 
     assert len(own) == 1 + len(short)
     assert {"MetadataCreate"} == {row["message_type"] for row in own}
     [row] = [row for row in own if row["message_id"] == uuid(1)]
-    assert (row["sequence_id"], row["sequence_position"], row["status"]) == (uuid(1001), 1, "SENT")
+    assert (row["sequence_id"], row["sequence_position"], row["status"]) == (uuid(0x1001), 1, "SENT")
     exchange.rebuild()
     assert outcomes(exchange) == expected
     assert exchange.status(uuid(1)) == "SENT"

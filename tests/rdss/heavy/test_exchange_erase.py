@@ -9,51 +9,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import rdss
 from cdckit.ledger import UnfinishedErasure, UnknownEntities
-from cdckit.model.records import RECORD_SCHEMA
 from cdckit.rdss import Exchange, Rules, exchange_erasure
 from cdckit.shell import shell
 from cdckit.store import erasure as store_erasure
 from support.dying import Died, dies_at
-from support.rdss_messages import as_bytes, changed, message
+from support.rdss_messages import Sent, as_bytes, changed, frame, titled, told, uuid
 from support.remains import find_remains
 from tools.tiers import seeds
 
-NOON = datetime(2024, 3, 1, 12, tzinfo=UTC)
 WHO = {"by": "dana", "reason": "asked for by letter"}
 SHORT = Rules(max_bytes=1200)
-
-Sent = tuple[bytes, int]
-"""A value, and its offset, which says also in which second it was delivered."""
-
-
-def uuid(number: int) -> str:
-    return f"{number:08x}-0000-4000-8000-00000000abcd"
-
-
-def told(name: str, number: int, at: str, thing: int, *changes: dict[str, Any], again: int = 0) -> Sent:
-    """The message of that number about an object, published at a time of the day; of the id of *again*."""
-    own = [
-        changed("/messageHeader/messageId", uuid(again or number)),
-        changed("/messageHeader/messageSequence/sequence", uuid(0x1000 + number)),
-        changed("/messageHeader/messageTimings", {"publishedTimestamp": f"2024-03-01T{at}:00Z"}),
-        changed("/messageBody/objectUUID", uuid(thing)),
-    ]
-    return as_bytes(message(name, *own, *changes)), number
-
-
-def titled(name: str, number: int, at: str, thing: int, title: str, **others: Any) -> Sent:
-    return told(name, number, at, thing, changed("/messageBody/objectTitle", title), **others)
 
 
 def version(number: int, at: str, thing: int, of: int, title: str) -> Sent:
@@ -66,13 +42,6 @@ def version(number: int, at: str, thing: int, of: int, title: str) -> Sent:
 
 def in_parts(sent: Sent, start: int) -> list[Sent]:
     return [(value, start + place) for place, value in enumerate(rdss.split(sent[0], rules=SHORT))]
-
-
-def frame(spark: SparkSession, sent: Iterable[Sent]) -> DataFrame:
-    rows = [
-        (None, value, "rdss", 0, offset, NOON + timedelta(seconds=offset), 0, None) for value, offset in sent
-    ]
-    return spark.createDataFrame(rows, RECORD_SCHEMA).coalesce(1)
 
 
 def of_others(exchange: Exchange, places: Iterable[int], gone: Sequence[str]) -> dict[str, list[str]]:

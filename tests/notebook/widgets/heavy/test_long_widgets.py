@@ -10,25 +10,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.ledger import Ledger
 from cdckit.notebook import widgets
-from support.panels import KEYS, all_of, shown, two_entities
-
-
-@pytest.fixture(scope="module")
-def changes(spark: SparkSession) -> DataFrame:
-    return two_entities(spark)
-
-
-@pytest.fixture
-def ledger(spark: SparkSession, changes: DataFrame, tmp_path: Path) -> Ledger:
-    made = Ledger(spark, tmp_path / "ledger", entity="thing", keys=KEYS, buckets=1)
-    made.apply(changes)
-    return made
+from support.panels import KEYS, all_of, shown
 
 
 def test_a_correction_is_shown_before_it_is_applied(ledger: Ledger) -> None:
