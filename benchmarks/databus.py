@@ -48,7 +48,7 @@ def _cutting(spark: SparkSession, work: Path, events: int, partitions: int) -> l
         raise RuntimeError("every data event should pass")
     digest = content_hash(passed.select("partition", "offset", "window"))
     name = f"databus_windows_of_{partitions}_streams_over_floor"
-    return [_result(name, ours.seconds / least.seconds, 2.0, "lower", ours, digest)]
+    return [Result.of(name, ours.seconds / least.seconds, 2.0, ours, digest)]
 
 
 def _dispatching(work: Path, counts: tuple[int, ...]) -> list[Result]:
@@ -62,17 +62,15 @@ def _dispatching(work: Path, counts: tuple[int, ...]) -> list[Result]:
     memory = most["peak_memory_mb"] / least["peak_memory_mb"]
     of_most = Timing(most["seconds"], most["peak_memory_mb"])
     return [
-        _result("databus_dispatched_a_second", rate, 200_000, "higher", told, str(middle["windows"])),
-        _result("databus_dispatch_memory_over_least", memory, 1.2, "lower", of_most, str(most["windows"])),
+        Result.of(
+            "databus_dispatched_a_second", rate, 200_000, told, str(middle["windows"]), better="higher"
+        ),
+        Result.of("databus_dispatch_memory_over_least", memory, 1.2, of_most, str(most["windows"])),
     ]
 
 
 def _seconds(run: dict[str, Any]) -> float:
     return float(run["seconds"])
-
-
-def _result(name: str, ratio: float, bar: float | None, better: str, took: Timing, digest: str) -> Result:
-    return Result(name, round(ratio, 2), bar, better, round(took.seconds, 2), took.peak_memory_mb, digest)
 
 
 def made(spark: SparkSession, events: int, partitions: int) -> DataFrame:

@@ -13,7 +13,7 @@ import fastavro
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.measure import Result, Timing, content_hash, side_by_side
+from benchmarks.measure import Result, content_hash, side_by_side
 from cdckit import replicate
 from cdckit.parts import avro
 from cdckit.parts.arrow_types import spark_columns
@@ -47,20 +47,23 @@ def results(spark: SparkSession, year: Path, work: Path) -> list[Result]:
     of_door = content_hash(door.select("operation", "change_sequence", "data.*"))
     through = took["decode, bytes handed through"].seconds
     made = [
-        _result("decode_speedup_over_fastavro", loop.seconds / ours.seconds, 5.0, "higher", ours, digest),
-        _result("decode_over_handed_through", ours.seconds / through, None, "lower", ours, digest),
-        _result(
-            "door_speedup_over_fastavro", loop.seconds / door_took.seconds, None, "higher", door_took, of_door
+        Result.of(
+            "decode_speedup_over_fastavro", loop.seconds / ours.seconds, 5.0, ours, digest, better="higher"
+        ),
+        Result.of("decode_over_handed_through", ours.seconds / through, None, ours, digest),
+        Result.of(
+            "door_speedup_over_fastavro",
+            loop.seconds / door_took.seconds,
+            None,
+            door_took,
+            of_door,
+            better="higher",
         ),
     ]
     if "decode, from_avro" in took:
         ratio = ours.seconds / took["decode, from_avro"].seconds
-        made.append(_result("decode_over_from_avro", ratio, None, "lower", ours, digest))
+        made.append(Result.of("decode_over_from_avro", ratio, None, ours, digest))
     return made
-
-
-def _result(name: str, ratio: float, bar: float | None, better: str, timing: Timing, digest: str) -> Result:
-    return Result(name, round(ratio, 2), bar, better, round(timing.seconds, 2), timing.peak_memory_mb, digest)
 
 
 def _agreed(ours: DataFrame, theirs: DataFrame) -> str:

@@ -52,10 +52,10 @@ def results(spark: SparkSession, work: Path) -> list[Result]:
     # What a run costs whatever it holds (planning, starting jobs) falls on few messages or on many.
     lower, upper = (middle - small) / (MIDDLE - SMALL), (run - middle) / (LARGE - MIDDLE)
     return [
-        _result("hub_200k_messages_over_floor", run / floor_, 3.0, took["run"], digest),
-        _result("hub_receive_over_floor", took["receive"].seconds / floor_, None, took["receive"], digest),
-        _result("hub_per_message_200k_over_20k", (run / LARGE) / (small / SMALL), 1.2, took["run"], digest),
-        _result("hub_next_message_110k_to_200k_over_20k_to_110k", upper / lower, 1.2, took["run"], digest),
+        Result.of("hub_200k_messages_over_floor", run / floor_, 3.0, took["run"], digest),
+        Result.of("hub_receive_over_floor", took["receive"].seconds / floor_, None, took["receive"], digest),
+        Result.of("hub_per_message_200k_over_20k", (run / LARGE) / (small / SMALL), 1.2, took["run"], digest),
+        Result.of("hub_next_message_110k_to_200k_over_20k_to_110k", upper / lower, 1.2, took["run"], digest),
     ]
 
 
@@ -92,8 +92,8 @@ def small_results(spark: SparkSession, work: Path) -> list[Result]:
     small, trivial = seconds[f"three targets over {few}"], seconds["trivial"]
     grown = seconds[f"one message over {many}"] / seconds[f"one message over {some}"]
     return [
-        _result("hub_small_run_over_trivial_job", small / trivial, 8.0, Timing(small, 0), digest),
-        _result(
+        Result.of("hub_small_run_over_trivial_job", small / trivial, 8.0, Timing(small, 0), digest),
+        Result.of(
             "hub_message_over_1m_over_10k", grown, 1.5, Timing(seconds[f"one message over {many}"], 0), digest
         ),
     ]
@@ -102,10 +102,6 @@ def small_results(spark: SparkSession, work: Path) -> list[Result]:
 def hub_document(entity: str, turn: int) -> dict[str, Any]:
     record = {"number": turn, "linked_number": turn, "tailnum": f"N{turn}", "delay": turn}
     return {"guid": f"{entity} {uuid4()}", "system": "operations", "entity": entity, "data": [record]}
-
-
-def _result(name: str, ratio: float, bar: float | None, took: Timing, digest: str) -> Result:
-    return Result(name, round(ratio, 2), bar, "lower", round(took.seconds, 2), took.peak_memory_mb, digest)
 
 
 def message_files(spark: SparkSession, work: Path, messages: int) -> Path:

@@ -9,7 +9,7 @@ import duckdb
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from benchmarks.measure import Result, Timing, content_hash, side_by_side
+from benchmarks.measure import Result, content_hash, side_by_side
 from cdckit import Ledger
 from cdckit.model.history import DELETED, SOURCE_MESSAGE, SYSTEM_FROM, SYSTEM_TO, VALID_FROM, VALID_TO
 from cdckit.query.as_of_joins import Lookup, as_of_join
@@ -69,7 +69,7 @@ def results(spark: SparkSession, work: Path) -> list[Result]:
 
     def result(name: str, run: str, over: str, bar: float | None) -> Result:
         ratio = took[run].seconds / took[over].seconds
-        return _result(name, ratio, bar, took[run], digests.get(run, ""))
+        return Result.of(name, ratio, bar, took[run], digests.get(run, ""))
 
     return [
         result("as_of_join_over_equi_join", "as_of_join", "equi_join", 1.0),
@@ -85,10 +85,6 @@ def results(spark: SparkSession, work: Path) -> list[Result]:
         result("duckdb_asof_over_equi_join", "duckdb", "equi_join", None),
         result("duckdb_asof_hot_key_over_uniform", "duckdb_hot", "duckdb", None),
     ]
-
-
-def _result(name: str, ratio: float, bar: float | None, took: Timing, digest: str) -> Result:
-    return Result(name, round(ratio, 2), bar, "lower", round(took.seconds, 2), took.peak_memory_mb, digest)
 
 
 def _inputs(spark: SparkSession, work: Path, name: str, *, hot: bool) -> tuple[DataFrame, DataFrame]:

@@ -28,6 +28,14 @@ class Result:
     peak_memory_mb: int
     result_hash: str
 
+    @classmethod
+    def of(
+        cls, name: str, ratio: float, bar: float | None, took: Timing, digest: str, *, better: str = "lower"
+    ) -> Result:
+        """A result of what was timed, rounded."""
+        seconds, memory = round(took.seconds, 2), took.peak_memory_mb
+        return cls(name, round(ratio, 2), bar, better, seconds, memory, digest)
+
     @property
     def verdict(self) -> str:
         if self.bar is None:

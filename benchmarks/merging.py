@@ -46,8 +46,7 @@ def _ratio(compared: tuple[dict[str, Timing], str], other: str) -> float:
 
 def _result(name: str, ratio: float, bar: float | None, compared: tuple[dict[str, Timing], str]) -> Result:
     took, digest = compared
-    seconds, memory = took["merge"].seconds, took["merge"].peak_memory_mb
-    return Result(name, round(ratio, 2), bar, "lower", round(seconds, 2), memory, digest)
+    return Result.of(name, ratio, bar, took["merge"], digest)
 
 
 def _compared(spark: SparkSession, work: Path, changes: int, keys: int) -> tuple[dict[str, Timing], str]:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from benchmarks.measure import Result, Timing, content_hash, side_by_side
+from benchmarks.measure import Result, content_hash, side_by_side
 from cdckit import rdss, samples
 from cdckit.model.records import RECORD_SCHEMA
 from cdckit.parts.arrow_types import arrow_schema
@@ -52,8 +52,8 @@ def _validation(spark: SparkSession, work: Path) -> list[Result]:
     digest = content_hash(decoded.select("message_id", "object_uuid", "body"))
     rate = MESSAGES / ours.seconds / cores
     return [
-        _result("rdss_messages_a_second_and_core", rate, 15_000, "higher", ours, digest),
-        _result("rdss_decode_over_from_json", ours.seconds / theirs.seconds, None, "lower", ours, digest),
+        Result.of("rdss_messages_a_second_and_core", rate, 15_000, ours, digest, better="higher"),
+        Result.of("rdss_decode_over_from_json", ours.seconds / theirs.seconds, None, ours, digest),
     ]
 
 
@@ -79,11 +79,7 @@ def _assembly(spark: SparkSession, work: Path) -> list[Result]:
     if whole.where("error_code is null").count() != SEQUENCES:
         raise RuntimeError(f"{SEQUENCES:,} messages should have been put together")
     digest = content_hash(whole.select("body"))
-    return [_result("rdss_assembly_over_shuffle", ours.seconds / floor.seconds, 3.0, "lower", ours, digest)]
-
-
-def _result(name: str, ratio: float, bar: float | None, better: str, timing: Timing, digest: str) -> Result:
-    return Result(name, round(ratio, 2), bar, better, round(timing.seconds, 2), timing.peak_memory_mb, digest)
+    return [Result.of("rdss_assembly_over_shuffle", ours.seconds / floor.seconds, 3.0, ours, digest)]
 
 
 def _messages(count: int) -> Iterator[bytes]:

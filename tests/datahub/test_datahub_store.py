@@ -25,15 +25,11 @@ from cdckit.errors import InvalidArgument
 from cdckit.model.records import RECORD_SCHEMA
 from cdckit.store import BatchIdReused, ConflictingCommit, DamagedTable, NoFileSystem, OtherKind, Store
 from cdckit.store.commits import Commits
-from support.hub_programs import receipts_of, rows_of
+from support.hub_programs import receipts_of, rows_of, statuses
 from support.hub_store import AT, HOUR, SHOP, Row, names, product
 
 # Spark's workers cannot import a module of the tests: what they are to run travels by value.
 register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
-
-
-def statuses(hub: Hub) -> dict[str, int]:
-    return {row["message_identifier"]: row["status"] for row in rows_of(hub.messages())}
 
 
 def received(receipts: list[Row]) -> list[tuple[str, int]]:

@@ -12,7 +12,7 @@ import pytest
 
 from cdckit.merging.effects import Question, effects
 from support.explaining import BEGAN, ENDED, TOLD, UNDONE, Report, Step, World
-from support.histories import ARRIVAL, INSTANTS, KINDS, Row, random_changes
+from support.histories import ARRIVAL, INSTANTS, KINDS, Row, random_changes, two_tables
 from support.kernel_rows import INSTANT, kernel_rows, layout_of
 from tools.tiers import seeds
 
@@ -134,17 +134,10 @@ def test_between_two_moments_of_knowledge_each_step_is_what_the_fold_says(
 @pytest.mark.parametrize("options", [{}, {"ends": ENDS}])
 @seeds(1, 2, 3, soak=100)
 def test_between_two_tables_each_step_is_what_the_fold_says(options: dict[str, Any], seed: int) -> None:
-    """Of the second some changes are gone, some have come, and some have another priority."""
     chance = random.Random(seed)
     changes = with_arrivals(random_changes(seed, 100, FIELDS, **options), seed)
     before, after = two_instants(chance)
-    mine, theirs = [], []
-    for change in changes:
-        fate = chance.choice(("both", "both", "both", "gone", "come", "other"))
-        if fate != "come":
-            mine.append(change)
-        if fate != "gone":
-            theirs.append({**change, "priority": change["priority"] + 1} if fate == "other" else change)
+    mine, theirs = two_tables(chance, changes)
     rows = [
         {**each, "place": each["arrival"], "own_sequence": each["sequence"], "sides": side}
         for side, some in ((1, mine), (2, theirs))

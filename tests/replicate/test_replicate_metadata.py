@@ -385,6 +385,21 @@ LAYOUT = [
     "headers.transactionEventCounter: null or long",
     "headers.transactionLastEvent: null or boolean",
 ]
+ITEMS_METADATA = {
+    "schema_id": ITEMS.schema_id,
+    "server": "db1",
+    "task": "shop_task",
+    "schema": "SHOP",
+    "table": "ITEMS",
+    "table_version": 1,
+    "lineage_timestamp": "2024-01-01T00:00:00.000000",
+    "columns": [
+        {"name": "id", "ordinal": 1, "key_position": 1, **COLUMN},
+        {"name": "name", "ordinal": 2, "key_position": 0, **COLUMN},
+    ],
+    "data_schema": ITEMS.data_schema,
+    "layout": LAYOUT,
+}
 
 
 @pytest.fixture(scope="module")
@@ -407,19 +422,7 @@ def test_a_metadata_message_to_the_letter_whatever_its_form(good: Reading) -> No
             "offset": offset,
             "timestampType": 0,
             "headers": [{"key": "trace", "value": b"%d" % offset}],
-            "schema_id": ITEMS.schema_id,
-            "server": "db1",
-            "task": "shop_task",
-            "schema": "SHOP",
-            "table": "ITEMS",
-            "table_version": 1,
-            "lineage_timestamp": "2024-01-01T00:00:00.000000",
-            "columns": [
-                {"name": "id", "ordinal": 1, "key_position": 1, **COLUMN},
-                {"name": "name", "ordinal": 2, "key_position": 0, **COLUMN},
-            ],
-            "data_schema": ITEMS.data_schema,
-            "layout": LAYOUT,
+            **ITEMS_METADATA,
             "error_code": None,
             "error_description": None,
         }
@@ -429,19 +432,7 @@ def test_the_zone_holds_one_row_of_three_messages_that_say_the_same(good: Readin
     row = good.zone.collect()
     assert len(row) == 1
     assert row[0].asDict(recursive=True) == {
-        "schema_id": ITEMS.schema_id,
-        "server": "db1",
-        "task": "shop_task",
-        "schema": "SHOP",
-        "table": "ITEMS",
-        "table_version": 1,
-        "lineage_timestamp": "2024-01-01T00:00:00.000000",
-        "columns": [
-            {"name": "id", "ordinal": 1, "key_position": 1, **COLUMN},
-            {"name": "name", "ordinal": 2, "key_position": 0, **COLUMN},
-        ],
-        "data_schema": ITEMS.data_schema,
-        "layout": LAYOUT,
+        **ITEMS_METADATA,
         "topic": "Avro",
         "partition": 0,
         "offset": 0,

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from fastavro import parse_schema, schemaless_reader
+from fastavro import schemaless_reader
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -23,6 +23,7 @@ from cdckit import complete_moves, merge, replicate
 from cdckit.replicate import ReplicateFault
 from cdckit.replicate.envelopes import open_envelopes
 from support.replicate_messages import (
+    ENVELOPE,
     NO_TIME,
     NOON,
     Record,
@@ -35,21 +36,6 @@ from support.replicate_messages import (
     to_dataframe,
 )
 from support.replicate_readings import Reading, settled
-
-ENVELOPE = parse_schema(
-    {
-        "type": "record",
-        "name": "MessageEnvelope",
-        "fields": [
-            {"name": "magic", "type": {"type": "fixed", "name": "Magic", "size": 5}},
-            {"name": "type", "type": "string"},
-            {"name": "headers", "type": ["null", {"type": "map", "values": "string"}]},
-            {"name": "messageSchemaId", "type": ["null", "string"]},
-            {"name": "messageSchema", "type": ["null", "string"]},
-            {"name": "message", "type": "bytes"},
-        ],
-    }
-)
 
 DAMAGED = 10_000
 EVERY = 10

@@ -363,6 +363,18 @@ def random_changes(seed: int, histories: int, fields: dict[str, str], **options:
     return changes
 
 
+def two_tables(chance: random.Random, changes: Iterable[Row]) -> tuple[list[Row], list[Row]]:
+    """Two tables of changes: in the second some are gone, some have come, and some have another priority."""
+    mine, theirs = [], []
+    for change in changes:
+        fate = chance.choice(("both", "both", "both", "gone", "come", "other"))
+        if fate != "come":
+            mine.append(change)
+        if fate != "gone":
+            theirs.append({**change, "priority": change["priority"] + 1} if fate == "other" else change)
+    return mine, theirs
+
+
 @st.composite
 def change_lists(draw: st.DrawFn, /, fields: dict[str, str], histories: int = 1, **options: Any) -> list[Row]:
     """The same histories as hypothesis draws and shrinks them."""

@@ -505,6 +505,10 @@ def rows_of(table: DataFrame) -> list[Row]:
     return rows
 
 
+def statuses(hub: datahub.Hub) -> dict[str, int]:
+    return {row["message_identifier"]: row["status"] for row in rows_of(hub.messages())}
+
+
 def records_of(spark: SparkSession, messages: Sequence[Row]) -> DataFrame:
     """The messages as transported records."""
     rows = [

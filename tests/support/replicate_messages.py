@@ -25,6 +25,22 @@ from pyspark.sql import DataFrame, SparkSession
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 """When the broker took the record with offset 0; each offset is a second later."""
 
+# Written out from the specification, not imported from the library.
+ENVELOPE = parse_schema(
+    {
+        "type": "record",
+        "name": "MessageEnvelope",
+        "fields": [
+            {"name": "magic", "type": {"type": "fixed", "name": "Magic", "size": 5}},
+            {"name": "type", "type": "string"},
+            {"name": "headers", "type": ["null", {"type": "map", "values": "string"}]},
+            {"name": "messageSchemaId", "type": ["null", "string"]},
+            {"name": "messageSchema", "type": ["null", "string"]},
+            {"name": "message", "type": "bytes"},
+        ],
+    }
+)
+
 # --- Avro by hand -------------------------------------------------------------------------------------------
 
 

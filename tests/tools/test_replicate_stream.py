@@ -20,6 +20,8 @@ import pyarrow.parquet as pq
 import pytest
 from fastavro import parse_schema, schemaless_reader
 
+from support.replicate_messages import ENVELOPE
+
 ROOT = Path(__file__).parents[2]
 # `tools` is not installed with the package: it is found beside it, wherever pytest was started.
 sys.path.insert(0, str(ROOT))
@@ -34,22 +36,6 @@ from tools.samples.replicate.tables import Column, Table  # noqa: E402
 SAMPLE = ROOT / "data" / "samples" / "replicate"
 RECORD_FILES = ("metadata.parquet", "schedule.parquet", "operations.parquet")
 FILES = (*RECORD_FILES, "truth.parquet")
-
-# Written out from the specification, not imported from the program under test.
-ENVELOPE = parse_schema(
-    {
-        "type": "record",
-        "name": "MessageEnvelope",
-        "fields": [
-            {"name": "magic", "type": {"type": "fixed", "name": "Magic", "size": 5}},
-            {"name": "type", "type": "string"},
-            {"name": "headers", "type": ["null", {"type": "map", "values": "string"}]},
-            {"name": "messageSchemaId", "type": ["null", "string"]},
-            {"name": "messageSchema", "type": ["null", "string"]},
-            {"name": "message", "type": "bytes"},
-        ],
-    }
-)
 
 Place = tuple[str, int, int]
 

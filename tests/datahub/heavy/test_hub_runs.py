@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 import cdckit.datahub.runs
 from cdckit.datahub import Hub, SchemaMismatch, records, schema
 from cdckit.model.records import RECORD_COLUMNS
-from support.hub_programs import receipts_of, rows_of
+from support.hub_programs import receipts_of, rows_of, statuses
 from support.hub_runs import AT, MINUTE, ORDER, PRODUCT, Row, history, sent, system
 
 PERSON: Row = {
@@ -63,19 +63,17 @@ def test_a_key_that_turns_out_to_be_another_ones_moves_the_entity_that_it_was_ta
     assert history(hub, "person") == in_pieces
 
 
+def order(number: str) -> Row:
+    return {"entity": "order", "guid": f"o{number}", "data": {"o": number, "no": number}}
+
+
 def test_a_message_is_being_processed_while_a_run_has_chosen_it(spark: SparkSession, tmp_path: Path) -> None:
     """Another hub on the folder sees it so: the new messages, those that are due, or those listed."""
     shop = schema(system(order=ORDER, product=PRODUCT))
     hub, reader = Hub(spark, shop, tmp_path), Hub(spark, shop, tmp_path)
 
-    def order(number: str) -> Row:
-        return {"entity": "order", "guid": f"o{number}", "data": {"o": number, "no": number}}
-
     def product(number: str) -> Row:
         return {"entity": "product", "guid": f"p{number}", "data": {"no": number}}
-
-    def statuses(some: Hub) -> Row:
-        return {row["message_identifier"]: row["status"] for row in rows_of(some.messages())}
 
     sent(hub, spark, order("1"), product("2"), minute=0)
     assert statuses(reader) == {"o1": 1, "p2": 10}
@@ -296,33 +294,27 @@ def test_what_is_not_due_is_not_tried_and_makes_only_what_it_had_made(
     product = {**PRODUCT, "fields": [*PRODUCT["fields"], by]}
     hub = Hub(spark, schema(system(order=ORDER, product=product, maker=maker)), tmp_path)
 
-    def order(number: str) -> Row:
-        return {"entity": "order", "guid": f"o{number}", "data": {"o": number, "no": number}}
-
-    def statuses() -> Row:
-        return {row["message_identifier"]: row["status"] for row in rows_of(hub.messages())}
-
     def waiting() -> set[tuple[str, str]]:
         return {(row["message_identifier"], row["waiting_for"]) for row in rows_of(hub.waiting())}
 
     products = [{"no": "1", "m": "x"}, {"no": "2"}]
     sent(hub, spark, {"entity": "product", "guid": "p", "data": products}, minute=0)
-    assert statuses() == {"p": 1}
+    assert statuses(hub) == {"p": 1}
     hub.receive(records(spark, [order("1"), order("2")], received_at=AT))
     hub.run(now=AT + timedelta(seconds=1))
-    assert statuses() == {"p": 1, "o1": 1, "o2": 10}
+    assert statuses(hub) == {"p": 1, "o1": 1, "o2": 10}
     assert waiting() == {("p", "maker m = x"), ("o1", "product no = 1")}
     assert [row["no"] for row in history(hub, "product")] == ["2"]
     # What makes them apply comes while nothing is due, so that they wait on.
     hub.receive(records(spark, [{"entity": "maker", "guid": "m", "data": {"m": "x"}}], received_at=AT))
     hub.run(now=AT + timedelta(seconds=2))
-    assert statuses() == {"p": 1, "o1": 1, "o2": 10, "m": 10}
+    assert statuses(hub) == {"p": 1, "o1": 1, "o2": 10, "m": 10}
     assert waiting() == {("p", "maker m = x"), ("o1", "product no = 1")}
     # An order that has just begun to wait is not due when the others are.
     hub.receive(records(spark, [order("9")], received_at=AT))
     hub.run(now=AT + timedelta(seconds=59))
     hub.run(now=AT + timedelta(seconds=62))
-    assert statuses() == {"p": 10, "o1": 10, "o2": 10, "m": 10, "o9": 1}
+    assert statuses(hub) == {"p": 10, "o1": 10, "o2": 10, "m": 10, "o9": 1}
     assert waiting() == {("o9", "product no = 9")}
     assert sorted(row["no"] for row in history(hub, "product")) == ["1", "2"]
     assert sorted(row["o"] for row in history(hub, "order")) == ["1", "2"]

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from cdckit.query import Belief
 from support.drawn_reports import DRAWN, assert_explained, drawn, learnt
 from support.explaining import Report
-from support.histories import INSTANTS, to_dataframe
+from support.histories import INSTANTS, to_dataframe, two_tables
 from tools.tiers import seeds
 
 
@@ -26,13 +26,7 @@ def test_all_measures_of_what_was_learnt(spark: SparkSession, seed: int) -> None
 def test_two_tables_are_explained_as_message_by_message(spark: SparkSession, seed: int) -> None:
     chance, changes = drawn(seed, 40)
     instants = sorted(chance.choice((INSTANTS[0], INSTANTS[1], INSTANTS[3])) for _ in range(2))
-    mine, theirs = [], []
-    for change in changes:
-        fate = chance.choice(("both", "both", "both", "gone", "come", "other"))
-        if fate != "come":
-            mine.append(change)
-        if fate != "gone":
-            theirs.append({**change, "priority": change["priority"] + 1} if fate == "other" else change)
+    mine, theirs = two_tables(chance, changes)
     both = [
         (Belief(to_dataframe(spark, some, DRAWN).localCheckpoint(), valid), Report(some, valid))
         for some, valid in zip((mine, theirs), instants, strict=True)
