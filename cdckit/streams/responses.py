@@ -15,7 +15,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.model.rejected_records import ERROR_FIELDS, without_rejects
 from cdckit.parts.argument_forms import FOR_EACH_BATCH, INSTANT, no_stream, one_of, rows_of, rows_with, takes
-from cdckit.parts.arguments import require_columns, schema_columns
+from cdckit.parts.arguments import require_columns
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.folded_rows import fold_rows
 from cdckit.shell.waiting import with_waited
@@ -72,8 +72,13 @@ def response_rows(answers: DataFrame, *more: str) -> DataFrame:
     """The responses to patches, with *more* columns of the answers."""
     require_columns(answers, ["is_repeat", "include_before", "include_after"])
     answered = with_requested(answers.where(~F.col("is_repeat")))
-    values = {name: F.col(name) for name in answers.columns}
-    return answered.select(*schema_columns(RESPONSE_SCHEMA, values), *more)
+    columns = [
+        F.col(field.name)
+        if field.name in answers.columns
+        else F.lit(None).cast(field.dataType).alias(field.name)
+        for field in RESPONSE_SCHEMA
+    ]
+    return answered.select(*columns, *more)
 
 
 @takes(
