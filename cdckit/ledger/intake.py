@@ -75,7 +75,7 @@ def take_changes(
     transaction: Transaction,
     changes: FittedChanges,
     *,
-    call: int | None = None,
+    table: int | None = None,
     written: LoggedBatch | None = None,
     again: Collection[int] = (),
     share: float = 1,
@@ -85,7 +85,7 @@ def take_changes(
 
     Args:
         changes: The rows, fit for the log by `fit_changes`.
-        call: The number of the call of `Ledger.apply`, which rows of tables get; None for a door, whose
+        table: The number that the first table of a call of `Ledger.apply` gets; None for a door, whose
             records have places of their own, and for full lists.
         written: The same changes, if an overtaken transaction has written them: used again if they fit.
         again: Buckets of which all entities are merged again.
@@ -94,10 +94,10 @@ def take_changes(
     kind, is_anew = grow(transaction, changes, share)
     upkeep = begin_upkeep(transaction, kind, changes.rows.schema, log_types=changes.log_types)
     log = upkeep.targets.log
-    if written is None or not written.fits(transaction, kind, log, call):
+    if written is None or not written.fits(transaction, kind, log, table):
         if written is not None:
             transaction.discard(kind.changes, written.files)
-        written = write_batch(transaction, kind, log, changes.rows, call)
+        written = write_batch(transaction, kind, log, changes.rows, table)
     written.keep_aside(transaction, kind)
     news, buckets = upkeep.run(written.files, again=() if is_anew else again)
     return TakenChanges(kind, written, news, list(range(kind.buckets)) if is_anew else buckets)

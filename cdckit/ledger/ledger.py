@@ -25,7 +25,7 @@ from cdckit.ledger.history_changes import history_changes
 from cdckit.ledger.intake import ApplyResult, revoke_within, take_changes
 from cdckit.ledger.kind import Kind
 from cdckit.ledger.list_intake import read_lists
-from cdckit.ledger.log_rows import require_times_stay, to_log_rows
+from cdckit.ledger.log_rows import last_table, note_tables, require_times_stay, to_log_rows
 from cdckit.ledger.logged_batch import LoggedBatch
 from cdckit.ledger.publication.published_history import Form, publish, require_published
 from cdckit.ledger.upkeep import begin_upkeep
@@ -307,8 +307,9 @@ class Ledger:
             is_first = not transaction.has(stored_kind.changes)
             fitted = fit_changes(transaction, stored_kind, rows)
             require_times_stay(fitted.before, log_fields(fitted.rows.schema))
-            call = (transaction.base.version or 0) + 1
-            taken = take_changes(transaction, fitted, call=call, written=written)
+            table = last_table(transaction) + 1
+            taken = take_changes(transaction, fitted, table=table, written=written)
+            note_tables(transaction, changes.schema)
             written = taken.batch
             require_no_lists(changes, written.lists)
             looked_at = run_gate(gate, transaction, taken.kind, taken.buckets)

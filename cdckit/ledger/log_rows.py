@@ -36,7 +36,9 @@ from cdckit.parts.widening import (
     is_number_beside_time,
     is_other_beside_time,
 )
+from cdckit.store import Snapshot, Transaction
 from cdckit.store.columns import as_columns
+from cdckit.store.store import read_note, write_note
 
 
 def to_log_rows(changes: DataFrame, kind: Kind, *, digest: bool = False) -> DataFrame:
@@ -90,22 +92,41 @@ def with_buckets(rows: DataFrame, kind: Kind) -> DataFrame:
     return rows.withColumn(BUCKET, bucket)
 
 
-_ROWS_OF_A_TABLE = 2**40
-"""More than one has."""
+_LAST_TABLE = "last table"
+"""The note of `last_table`, where calls took more than one number."""
 
 
-def with_call_numbers(rows: DataFrame, number: int) -> DataFrame:
+def last_table(tables: Snapshot | Transaction) -> int:
+    """The greatest number that a table of a ledger has: as many as commits, if no call took more than one."""
+    base = tables.base if isinstance(tables, Transaction) else tables
+    noted: int = read_note(tables, _LAST_TABLE, 0)
+    return max(noted, base.version or 0)
+
+
+def note_tables(tables: Transaction, changes: T.StructType) -> None:
+    """Note the numbers of the changes of a call: one, or of a union or another ledger one for each table."""
+    last = last_table(tables) + _count_tables(changes)
+    if last > (tables.base.version or 0) + 1:
+        write_note(tables, _LAST_TABLE, last)
+
+
+def _count_tables(changes: T.StructType) -> int:
+    count: int = changes["arrival"].metadata.get(TABLES, 1)
+    return count
+
+
+def with_table_numbers(rows: DataFrame, number: int) -> DataFrame:
     """
-    The rows of `to_log_rows`, of which those of a table have the number of the call as their partition.
+    The rows of `to_log_rows`, of which those of a table have its number as their partition, from *number* on.
 
     Row numbers say an order within one table.  Of two tables that speak of one instant, the one that was
     applied later counts, as the later row of one table does; of those of one call, the one that
     `union_changes` was given later.
     """
-    numbered = F.col("arrival").withField("partition", F.lit(number))
-    if rows.schema["arrival"].metadata.get(TABLES, 1) > 1:
-        counted_on = F.col("arrival.offset") + F.col("arrival.partition") * F.lit(_ROWS_OF_A_TABLE)
-        numbered = numbered.withField("offset", counted_on)
+    partition = F.lit(number)
+    if _count_tables(rows.schema) > 1:
+        partition += F.col("arrival.partition")
+    numbered = F.col("arrival").withField("partition", partition)
     arrival = F.when(is_table_row(), numbered).otherwise(F.col("arrival"))
     return rows.withColumn("arrival", arrival).withMetadata("arrival", rows.schema["arrival"].metadata)
 
@@ -185,17 +206,17 @@ def require_times_stay(before: T.StructType, after: T.StructType, *, of_lists: b
             raise WrongColumnType(None, f"data.{field.name}", needed, type_name, remedy)
 
 
-def visible_changes(log: DataFrame, kind: Kind, copy: int = 0, calls: int = 0) -> DataFrame:
+def visible_changes(log: DataFrame, kind: Kind, copy: int = 0, last: int = 0) -> DataFrame:
     """
     The changes as they were given, and the guid of each; of the truncates those of bucket *copy*.
 
-    They came in up to so many *calls*, whose order a ledger or a union that takes them keeps.
+    Their tables have numbers up to the *last*, whose order a ledger or a union that takes them keeps.
     """
     names = [name for name in log.columns if name not in HIDDEN]
     keys = {KEYS if kind.by_guid else MADE_OF: list(kind.keys)}
     filled = {"carried": _carried_flags(log).alias("carried"), GUID: F.col(GUID).alias(GUID, metadata=keys)}
-    if calls:
-        filled["arrival"] = F.col("arrival").alias("arrival", metadata={TABLES: calls + 1})
+    if last:
+        filled["arrival"] = F.col("arrival").alias("arrival", metadata={TABLES: last + 1})
     if kind.untyped or kind.empty.names:
         some: dict[str, Any] = {UNTYPED: list(kind.untyped)} if kind.untyped else {}
         some |= note_empty({field.name: field.dataType for field in kind.empty}) if kind.empty.names else {}

@@ -18,7 +18,7 @@ from cdckit.ledger.buckets.bucket_rows import select_rows, with_columns
 from cdckit.ledger.columns import BUCKET, CONTENT, EVERY, LEDGER_REJECT_SCHEMA, LISTED
 from cdckit.ledger.erasure.tombstones import REFUSED_SCHEMA, VERDICT, refused_rows, with_verdicts
 from cdckit.ledger.kind import Kind
-from cdckit.ledger.log_rows import with_buckets, with_call_numbers
+from cdckit.ledger.log_rows import with_buckets, with_table_numbers
 from cdckit.merging.arrow_changes import GUID, SNAPSHOT
 from cdckit.model.changes import TABLE, TRUNCATE
 from cdckit.model.rejected_records import REJECT
@@ -44,7 +44,7 @@ class LoggedBatch:
         lists: Of which full lists there are changes: the source and the instant of each.
         refused: Files of the table of changes that were refused.
         rejects: Files of the table of rejects.
-        call: The number that the rows of tables among them have; None without such rows.
+        table: The number of the first table whose rows are among them; None without such rows.
         made_for: What the files depend on: the ledger, its log, its tombstones and its rejects, and that
             nothing was cleaned up since they were written, which may delete what no commit names.
     """
@@ -54,14 +54,16 @@ class LoggedBatch:
     lists: list[tuple[str | None, int]]
     refused: list[File]
     rejects: list[File]
-    call: int | None
+    table: int | None
     made_for: tuple[object, ...]
 
-    def fits(self, tables: Transaction, kind: Kind, log: Target, call: int | None) -> bool:
+    def fits(self, tables: Transaction, kind: Kind, log: Target, table: int | None) -> bool:
         """Tell whether the files can be used in a transaction that comes after one that was overtaken."""
         # A table that an overtaken commit was to make is not there.
         lacks_table = bool(self.rejects) and not tables.has(kind.rejects)
-        return self.made_for == _made_for(tables, kind, log) and self.call in (None, call) and not lacks_table
+        return (
+            self.made_for == _made_for(tables, kind, log) and self.table in (None, table) and not lacks_table
+        )
 
     def keep_aside(self, tables: Transaction, kind: Kind) -> None:
         """Let the tables of refused changes and of rejects have what was written to them."""
@@ -76,15 +78,15 @@ def _made_for(tables: Transaction, kind: Kind, log: Target) -> tuple[object, ...
 
 
 def write_batch(
-    tables: Transaction, kind: Kind, log: Target, rows: DataFrame, call: int | None
+    tables: Transaction, kind: Kind, log: Target, rows: DataFrame, table: int | None
 ) -> LoggedBatch:
     """
     Let workers write rows of `to_log_rows`, a file for each bucket; one job, of many a shuffle.
 
-    *call* is the number of the call of `Ledger.apply`, which rows of tables get.
+    *table* is the number that the rows of the first table get, of one that `Ledger.apply` was given.
     """
     made_for = _made_for(tables, kind, log)
-    rows = with_buckets(rows if call is None else with_call_numbers(rows, call), kind)
+    rows = with_buckets(rows if table is None else with_table_numbers(rows, table), kind)
     has_rejects = REJECT in rows.columns
     beside = [CONTENT, LISTED, *([REJECT] if has_rejects else [])]
     wanted = T.StructType([*true_names(log.stored), *(rows.schema[name] for name in beside)])
@@ -109,8 +111,8 @@ def write_batch(
         tables.drop(kind.rejects)
     digest = to_signed(sum(report["content"] for report in reports))
     lists = sorted({(source, at) for report in reports for source, at in report["lists"]}, key=str)
-    call = call if any(report["of_tables"] for report in reports) else None
-    return LoggedBatch(files("files", log), digest, lists, refused, rejects, call, made_for)
+    table = table if any(report["of_tables"] for report in reports) else None
+    return LoggedBatch(files("files", log), digest, lists, refused, rejects, table, made_for)
 
 
 def _has_types(rows: T.DataType, columns: T.DataType) -> bool:

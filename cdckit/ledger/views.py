@@ -27,7 +27,7 @@ from cdckit.ledger.entity_guids import is_key, key_guid
 from cdckit.ledger.erasure.receipts import RECEIPT_SCHEMA, Receipt
 from cdckit.ledger.erasure.tombstones import REFUSED_SCHEMA, TOMBSTONE_SCHEMA
 from cdckit.ledger.kind import Kind
-from cdckit.ledger.log_rows import visible_changes
+from cdckit.ledger.log_rows import last_table, visible_changes
 from cdckit.ledger.upkeep import read_scopes
 from cdckit.merging.arrow_changes import GUID
 from cdckit.merging.merge import merge
@@ -101,7 +101,7 @@ class View:
             where[GUID].append(EVERY)
         copy = 0 if key is None else where[BUCKET][0]
         log = self._snapshot.read(self.kind.changes, where)
-        shown = visible_changes(log, self.kind, copy, calls=self.version or 0)
+        shown = visible_changes(log, self.kind, copy, last_table(self._snapshot))
         if MOVED not in shown.columns:
             return shown
         if key is None:

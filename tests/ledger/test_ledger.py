@@ -522,10 +522,14 @@ def test_a_call_that_was_overtaken_counts_as_the_later_one(spark: SparkSession, 
 
     assert ledger.apply(file(("D", 1, "a")), gate=gate).version == 3
     assert ledger.history({"id": 1}).select("deleted_indicator").collect() == [(True,)]
-    copy = Ledger(spark, tmp_path / "copy", entity="e", keys=["id"], buckets=1)
+    copy, *more = (Ledger(spark, tmp_path / f"copy {n}", entity="e", keys=["id"], buckets=1) for n in (1, 2))
     copy.apply(ledger.changes())
     assert copy.history({"id": 1}).select("deleted_indicator").collect() == [(True,)]
-    again = union_changes(ledger.changes(), file(("U", 1, "z")))
+    copy.apply(file(("U", 1, "y")))
+    copy.apply(file(("D", 1, "y")))
+    more[0].apply(copy.changes())
+    assert more[0].history({"id": 1}).select("deleted_indicator").collect() == [(True,)]
+    again = union_changes(copy.changes(), file(("U", 1, "z")))
     one = merge(again, entity="e", keys=["id"]).where("id = 1")
     assert one.where("valid_to_timestamp IS NULL").select("v").collect() == [("z",)]
 
