@@ -379,7 +379,8 @@ class Ledger:
                 nothing stands is in no such table.
             source: Who says so.
             priority: How much it counts, a `Priority` where fields differ; a list that says something anew
-                because of this one keeps its own.
+                because of this one keeps its own.  A row that says what the list before said is no news,
+                and counts as that does.
             max_deleted: Which share of the entities in the list before it one may lack, from 0 to 1: half
                 a list is no list.  Without it any share, but not all: an empty list, also as the first one,
                 is an export that went wrong, unless `max_deleted=1` says that nothing is left.
