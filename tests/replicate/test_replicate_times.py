@@ -39,6 +39,10 @@ def after(seconds: int) -> datetime:
     return NOON_SHOWN + timedelta(seconds=seconds)
 
 
+def micros(at: datetime) -> int:
+    return (at - datetime(1970, 1, 1)) // timedelta(microseconds=1)
+
+
 TOLD: list[tuple[str, bytes, tuple[datetime, str]]] = [
     ("a load with empty headers", ITEMS.dt("REFRESH", ROW, **NO_TIME), (after(1), "record")),
     ("a load with null headers", ITEMS.dt("REFRESH", ROW, **NULL_TIME), (after(2), "record")),
@@ -156,6 +160,17 @@ def test_a_load_comes_before_the_changes_of_its_instant(spark: SparkSession) -> 
     at = datetime(2024, 1, 1, 8, tzinfo=UTC)
     changes = replicate.table_changes(records, task="shop_task", table="ITEMS", loaded_at=at)
     told = {row["arrival"]["offset"]: row for row in changes.collect()}
-    assert (told[2]["sequence"], told[2]["message_id"]) == ("", "db1/shop_task:items/0/2")
+    assert (told[2]["sequence"], told[2]["message_id"]) == ("", f"db1/shop_task:items/0/2/{micros(after(2))}")
     history: DataFrame = merge(changes, entity="item", keys=["id"])
     assert [row["price"] for row in as_of(history, at).collect()] == [6]
+
+
+def test_a_load_of_a_topic_that_was_made_anew_is_news(spark: SparkSession) -> None:
+    """Its offsets are those of the load before."""
+    loads = [ITEMS.dt("REFRESH", {"id": 1, "price": price}, **NO_TIME) for price in (5, 7)]
+    later = NOON + timedelta(days=150)
+    records = [*numbered([ITEMS.md(), loads[0]]), record(loads[1], 1, timestamp=later)]
+    changes = replicate.table_changes(read(spark, records).records, task="shop_task", table="ITEMS")
+    history: DataFrame = merge(changes, entity="item", keys=["id"])
+    told = history.orderBy("valid_from_timestamp").select("price", "valid_from_timestamp").collect()
+    assert told == [(5, after(1)), (7, later.replace(tzinfo=None))]
