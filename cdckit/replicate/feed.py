@@ -164,7 +164,8 @@ class Feed(TableFeed):
         """
         Make the ledger of a table anew from the records; without one as `Shell.rebuild`.
 
-        Those of tables that have other settings than before are made anew with it.
+        Those of tables that have other settings than before are made anew with it, and of those that read
+        now what these may have read.
 
         Cost: as for receiving all its records at once.
         """

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import NamedTuple
@@ -244,8 +245,10 @@ class Intake(TableIntake):
         if received is not None:
             waiting = read_rows(self._transaction, WAITING, waiting_schema(self.received))
             addresses = _addresses(received.where(is_sound(DATA))) - _addresses(waiting)
-            addresses = {address for address in addresses if address.schema_id not in kept}
-            self._let_unread_wait(received, _find_readers(addresses, tables), tables)
+            readers = _find_readers(addresses, tables)
+            chosen = {*chosen, *self._find_new_readers(readers, tables)} - ambiguous
+            readers = {address: names for address, names in readers.items() if address.schema_id not in kept}
+            self._let_unread_wait(received, readers, tables)
         for name in chosen:
             self._make_anew(tables[name])
         self._add_ready(ready, tables, but=chosen)
@@ -339,6 +342,16 @@ class Intake(TableIntake):
     def _has_other_settings(self, table: FeedTable) -> bool:
         """Tell whether the ledger of a table was made by other settings than those of now."""
         return self._transaction.note_of(self._note(table)) not in (None, table.settings.text())
+
+    def _find_new_readers(
+        self, readers: Readers, tables: Mapping[TableName, FeedTable]
+    ) -> Iterator[TableName]:
+        """Find the tables that read what another may have read by other settings: they may lack it."""
+        for table in map(tables.__getitem__, self._with_other_settings(tables)):
+            before = json.loads(self._transaction.note_of(self._note(table)) or "")
+            for (form, schema_id, topic), names in readers.items():
+                did_read = topic in before["json_topics"] if form == "json" else schema_id in table.schema_ids
+                yield from names if did_read else ()
 
     def _require_settings(self, tables: Mapping[TableName, FeedTable]) -> None:
         for table in tables.values():
