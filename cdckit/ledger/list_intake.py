@@ -37,7 +37,14 @@ from cdckit.parts.arguments import (
     require_type,
 )
 from cdckit.parts.instants import FIRST_MICROSECOND, LAST_MICROSECOND
-from cdckit.parts.tables import AnyTable, as_arrow, as_spark, empty_columns, has_order, with_whole_numbers
+from cdckit.parts.tables import (
+    AnyTable,
+    as_arrow_with_digits,
+    as_spark,
+    empty_columns,
+    has_order,
+    with_whole_numbers,
+)
 from cdckit.parts.widening import common_spark_type, is_made_text
 from cdckit.store import Transaction
 
@@ -76,7 +83,10 @@ def read_lists(
     apart = [taken_at] if isinstance(taken_at, str) else []
     table = with_whole_numbers(table, kind.keys)
     if has_order(table):
-        table = as_arrow(table)
+        table, digits = as_arrow_with_digits(table)
+        for name in sorted(digits.keys() & {*kind.keys}):
+            remedy = "They are cut, and several keys would be one: cast it to a text or a number."
+            raise WrongColumnType(None, name, "whole microseconds", "nanoseconds", remedy)
     rows = as_spark(spark, table)
     remedy = f"A list names its entities by the columns {', '.join(kind.keys)}."
     if apart:

@@ -99,8 +99,10 @@ def _union(lists: Sequence[tuple[datetime, GivenTable]], keys: Collection[str]) 
     ]
     lacking = {name: [at for at, table in lists if name not in table.columns] for name in kinds}
     united = reduce(DataFrame.unionByName, frames)
+    digits = {name: column for _, table in lists for name, column in table.digits.items()}
     at, next_at = F.col(quoted(taken)), F.col(quoted(after))
-    return UnitedLists(GivenTable(united, list(kinds), None, empty=empty), at, next_at, lacking, instants)
+    table = GivenTable(united, list(kinds), None, digits=digits, empty=empty)
+    return UnitedLists(table, at, next_at, lacking, instants)
 
 
 def _columns(table: GivenTable, kinds: Mapping[str, T.DataType]) -> list[Column]:

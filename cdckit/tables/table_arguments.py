@@ -145,6 +145,8 @@ class TableArguments(tables.NamedArguments):
         for name in names:
             if isinstance(self._kind(name), UNFIT_KEYS) or is_collated(self._kind(name)):
                 self.refuse(self._unfit_key(name))
+            if name in self.table.digits:
+                self.refuse(f"the key {name} has nanoseconds, which are cut: cast it to a text or a number")
         if not names and not self.wrong:
             self.refuse("keys is empty")
         return names

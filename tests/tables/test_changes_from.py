@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit import as_known, changes_from, merge, rejects, union_changes
-from cdckit.errors import InvalidArgument
+from cdckit import Ledger, as_known, changes_from, changes_from_snapshots, merge, rejects, union_changes
+from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.model.changes import require_changes
 from cdckit.model.rejected_records import drop_rejects
 from cdckit.tables import UnfitTable, table_rows
@@ -819,6 +819,20 @@ def test_a_number_that_empty_cells_made_a_float_is_still_the_key_that_is_meant(s
     for number in (2.5, 2.0**53):
         with pytest.raises(UnfitTable, match=r"no exact text: .* dtype='Int64'"):
             changes_from(pd.DataFrame({"id": [1.0, None, number]}), keys=["id"])
+
+
+def test_a_key_with_nanoseconds_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Cut to microseconds, two keys would be one; zeros there are none."""
+    frame = pd.DataFrame({"at": pd.to_datetime([1_704_100_000_000_000_120, 1_704_100_000_000_000_340])})
+    needed = "the key at has nanoseconds, which are cut: cast it to a text or a number"
+    with pytest.raises(UnfitTable, match=needed):
+        changes_from(frame, keys=["at"], effective=DAY[0])
+    with pytest.raises(UnfitTable, match=needed):
+        changes_from_snapshots({DAY[0]: frame, DAY[1]: frame[:0]}, keys=["at"])
+    ledger = Ledger(spark, tmp_path, entity="reading", keys=["at"])
+    with pytest.raises(WrongColumnType, match=r"column at as whole microseconds; it is nanoseconds\. .*cast"):
+        ledger.apply_list(frame, taken_at=DAY[0])
+    assert changes_from(frame.assign(at=frame["at"].dt.floor("us")), keys=["at"], effective=DAY[0])
 
 
 def test_an_expression_that_does_not_fit_its_column_is_refused_by_the_types(spark: SparkSession) -> None:
