@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol, TypeGuard
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from pandas.api.types import is_float_dtype, is_integer_dtype, is_object_dtype
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -283,7 +284,12 @@ def _of_pandas(values: pd.Series) -> pa.Array | pa.ChunkedArray:
     kind = values.dtype
     if isinstance(kind, pd.CategoricalDtype) and is_object_dtype(kind.categories.dtype):
         values = values.astype(object)
-    return _of_objects(values) if is_object_dtype(values.dtype) else pa.array(values, from_pandas=True)
+    if is_object_dtype(values.dtype):
+        return _of_objects(values)
+    array = pa.array(values, from_pandas=True)
+    # Pandas' own nullable types and Arrow's keep NaN beside NA.
+    is_floating = pa.types.is_floating(array.type)
+    return pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array) if is_floating else array
 
 
 def _of_objects(values: Iterable[Any]) -> pa.Array:

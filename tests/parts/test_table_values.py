@@ -16,6 +16,7 @@ import pytest
 
 from cdckit.parts.instants import INSTANT
 from cdckit.parts.table_values import UnfitValues, in_spark_types, read_objects
+from cdckit.parts.tables import as_arrow
 
 NOON = datetime(2024, 2, 29, 12, 0, 0, 123456)
 IN_UTC = NOON.replace(tzinfo=UTC)
@@ -194,6 +195,14 @@ OBJECTS: dict[str, tuple[list[Any], list[Any]]] = {
 def test_objects_of_python_are_what_they_say(values: list[Any], expected: list[Any]) -> None:
     read = pa.array(read_objects(values), from_pandas=True)
     assert in_spark_types(read).to_pylist() == expected
+
+
+@pytest.mark.parametrize("kind", ["float16", "float64", "Float32", "Float64", "double[pyarrow]"])
+def test_no_number_of_pandas_is_null_whatever_keeps_the_floats(kind: str) -> None:
+    numbers = pd.Series([1.5, 0.0, None], dtype=kind)
+    # 0 / 0 is NaN, also where the missing one is NA.
+    values = numbers * (numbers / numbers)
+    assert as_arrow(pd.DataFrame({"a": values}))["a"].to_pylist() == [1.5, None, None]
 
 
 @pytest.mark.parametrize(
