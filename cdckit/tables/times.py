@@ -327,13 +327,18 @@ def _text(part: TypedColumn) -> Column:
 
 
 def _in_utc(text: Column) -> Column:
-    """An ISO 8601 text with a clock in UTC, with all digits of its second that are not zeros at its end."""
+    """
+    An ISO 8601 text with a clock in UTC, with all digits of its second that are not zeros at its end.
+
+    A day alone sorts among them as it is, but for blanks around it; any other text stays itself.
+    """
     instant = as_text(_parse_text(text), T.TimestampType())
     second = F.translate(F.substring_index(instant, ".", 1), " ", "T")
     digits = F.regexp_extract(text, r"\d[.,](\d*[1-9])", 1)
     in_utc = F.concat(second, F.when(digits != "", F.concat(F.lit("."), digits)).otherwise(""))
-    # A day alone sorts among them as it is; what is in the year 10000 in UTC has a sign before it.
-    return F.coalesce(F.when(text.rlike(r"\dT\d|:") & ~second.startswith("+"), in_utc), text)
+    # What is in the year 10000 in UTC has a sign before it.
+    has_clock = text.rlike(r"\dT\d|:") & ~second.startswith("+")
+    return F.coalesce(F.when(has_clock, in_utc), F.when(instant.isNotNull(), F.trim(text)), text)
 
 
 def _decimal(value: Column, kind: T.DecimalType) -> Column:

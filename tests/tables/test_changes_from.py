@@ -176,7 +176,7 @@ TIMES_AS_TEXTS = [
     "2024-03-01T08:00:00.500001",
     " 2024-03-01T07:00:01-01:00",
     "2024-03-02T00:30:00+01:00",
-    "2024-03-02",
+    " 2024-03-02 ",
     "2024-03-02 00:00:00Z",
     "24:30",
     "9:30",
@@ -185,7 +185,7 @@ TIMES_AS_TEXTS = [
 
 
 def test_texts_that_are_times_sort_by_their_instants(spark: SparkSession) -> None:
-    """Whatever their zone, their digits and their form; other texts stand among them by their bytes."""
+    """Whatever their zone, digits, form and blanks; other texts stand among them by their bytes."""
     frame = pd.DataFrame(list(enumerate(TIMES_AS_TEXTS))[::-1], columns=["n", "at"])
     frame["falling"] = -frame["n"]
     in_order = list(range(len(TIMES_AS_TEXTS)))
