@@ -195,17 +195,20 @@ def with_absences(changes: DataFrame, keys: Sequence[str], kinds: T.StructType) 
 
     Returns:
         An absence of each entity at the first truncate after a mention of it, unless that mention, the
-        last one before the truncate, is a delete.  Later truncates find nothing there.
+        last one before the truncate, is a delete without an end.  Later truncates find nothing there.
     """
     statements = changes.where(~F.col(IS_TRUNCATE)).drop(IS_TRUNCATE)
     ends = _with_previous(changes.where(F.col(IS_TRUNCATE)))
     place = F.struct(*_PLACE)
+    is_gone = F.col("operation") == DELETE
+    if UNTIL in statements.columns:
+        is_gone &= F.col(UNTIL).isNull()
     entity = {
         f"key {n}": comparable(F.col("data").getField(key), kinds[key].dataType) for n, key in enumerate(keys)
     }
     mentions = statements.where(F.col("operation").isNotNull()).select(
         F.col("source").alias("by"),
-        "operation",
+        is_gone.alias("is_gone"),
         "data",
         place.alias("place"),
         F.struct(place, "message_id").alias("in_order"),
@@ -214,10 +217,8 @@ def with_absences(changes: DataFrame, keys: Sequence[str], kinds: T.StructType) 
     is_first = F.col("previous").isNull() | (F.col("previous") < F.col("place"))
     first = (F.col("ends") > F.col("place")) & is_first
     met = mentions.join(F.broadcast(ends), F.col("by").eqNullSafe(F.col("source")) & first, how="inner")
-    last = F.max_by(F.struct("operation", "data", "end"), "in_order").alias("last")
-    entities = (
-        met.groupBy("by", "ends", *map(quoted, entity)).agg(last).where(F.col("last.operation") != DELETE)
-    )
+    last = F.max_by(F.struct("is_gone", "data", "end"), "in_order").alias("last")
+    entities = met.groupBy("by", "ends", *map(quoted, entity)).agg(last).where(~F.col("last.is_gone"))
     # What a truncate ends has no end itself.
     return statements.unionByName(_absences(entities, keys, statements), allowMissingColumns=True)
 

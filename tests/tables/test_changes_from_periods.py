@@ -103,6 +103,25 @@ def test_an_override_of_some_days_is_laid_over_a_table_without_ends() -> None:
 
 
 @pytest.mark.usefixtures("spark")
+def test_a_truncate_ends_what_was_deleted_for_some_days() -> None:
+    rows = (
+        (1, 50, "2024-01-01", None),
+        (1, None, "2024-01-05", "2024-01-10"),
+        (None, None, "2024-01-20", None),
+    )
+    conditions = {"apply_as_deletes": "op = 'D'", "apply_as_truncates": "op = 'T'"}
+    changes = changes_from(
+        prices(*rows).assign(op=["I", "D", "T"]), keys=["id"], column_list=["price"], **PERIOD, **conditions
+    )
+    assert versions(changes) == [
+        (1, 50, "1", "5"),
+        (1, None, "5", "10"),
+        (1, 50, "10", "20"),
+        (1, None, "20", None),
+    ]
+
+
+@pytest.mark.usefixtures("spark")
 def test_a_row_that_holds_at_no_time_is_a_reject_and_so_is_one_whose_end_cannot_be_read() -> None:
     frame = prices(
         (1, 50, "2024-01-05", "2024-01-03"),
