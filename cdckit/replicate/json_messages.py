@@ -76,6 +76,7 @@ class _Reader:
 
     def __init__(self, table: Table, version: TableVersion) -> None:
         self.values = {field.name: value_reader(field.type) for field in table.fields}
+        self.times = {field.name for field in table.fields if pa.types.is_temporal(field.type)}
         self.columns = column_names(table, version)
         self.renamed = version.renamed
         by_letters: dict[str, set[str]] = {}
@@ -105,9 +106,12 @@ class _Reader:
         return self.columns.get(name) or self.in_any_case.get(name.lower(), name)
 
     def _value(self, column: str, value: Any) -> Any:
-        return (
-            None if value is None or column not in self.values else self.values[column](json_letters(value))
-        )
+        if value is None or column not in self.values:
+            return None
+        # A number says not what it counts: of 8035 days since 1970 the text is a year.
+        if column in self.times and not isinstance(value, str):
+            raise Unreadable
+        return self.values[column](json_letters(value))
 
 
 def column_names(table: Table, version: TableVersion) -> dict[str, str]:

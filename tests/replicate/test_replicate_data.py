@@ -778,6 +778,11 @@ JSON_WRONG: dict[str, tuple[bytes, str, str]] = {
         "VALUE_INVALID",
         "day: It says: +10000-01-01",
     ),
+    "a number of days, whose text is a year": (
+        json_dt({"id": "7", "day": 8035}),
+        "VALUE_INVALID",
+        "day: It says: 8035",
+    ),
     "an instant of the year 10000 in UTC": (
         json_dt({"id": "7", "at": "9999-12-31T23:30:00-01:00"}),
         "VALUE_INVALID",
