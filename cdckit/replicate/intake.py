@@ -109,7 +109,7 @@ class FeedTable:
             self.table,
             json_topics=settings.json_topics,
             topics=self.topics,
-            loaded_at=settings.loaded_at,
+            loaded_at=settings.load_time(),
             keys=settings.keys or (),
         )
 

@@ -21,7 +21,14 @@ from cdckit.model.forms import RECORDS
 from cdckit.model.places import LOG_END
 from cdckit.model.rejected_records import ChangeFault, door_reject
 from cdckit.parts.argument_forms import NAMES, takes
-from cdckit.parts.arguments import microseconds, require_columns, require_keys, require_names, require_struct
+from cdckit.parts.arguments import (
+    microseconds,
+    require_columns,
+    require_instant,
+    require_keys,
+    require_names,
+    require_struct,
+)
 from cdckit.parts.public_calls import called
 from cdckit.replicate.decoding import BATCH, decode, metadata, schema_zone
 from cdckit.replicate.envelopes import ReplicateFault
@@ -365,10 +372,11 @@ class TableSettings:
         topics: As for `data`: where a schema id of the table is that of another table too, its data wait
             until they are named.
         json_topics: As for `data`: the topics whose messages in JSON form are of this table.
-        loaded_at: As for `data`.
+        loaded_at: As for `data`, if the table was loaded once.  If it was loaded again, the instants of all
+            loads, in a list: a row is of the last one until its record's `timestamp`.
 
     Raises:
-        InvalidArgument: A list is given as one text, or *loaded_at* is naive.
+        InvalidArgument: A list is given as one text, or an instant of *loaded_at* is naive.
 
     >>> TableSettings(entity="item", keys=["number"], topics=["shop.items"]).keys
     ('number',)
@@ -378,7 +386,7 @@ class TableSettings:
     keys: Sequence[str] | None = None
     topics: Sequence[str] | None = None
     json_topics: Sequence[str] = ()
-    loaded_at: datetime | None = None
+    loaded_at: datetime | list[datetime] | tuple[datetime, ...] | None = None
 
     @called("TableSettings")
     def __post_init__(self) -> None:
@@ -386,11 +394,20 @@ class TableSettings:
             names = getattr(self, name)
             require_names(names, name)
             object.__setattr__(self, name, None if names is None else tuple(names))
-        if self.loaded_at is not None:
+        if isinstance(self.loaded_at, list | tuple):
+            object.__setattr__(self, "loaded_at", tuple(self.loaded_at))
+            for at in self.loaded_at:
+                microseconds(at, "loaded_at")
+        elif self.loaded_at is not None:
             microseconds(self.loaded_at, "loaded_at")
+
+    def load_time(self) -> datetime | Column | None:
+        """*loaded_at* as `data` takes it: of several loads, a column of records."""
+        if self.loaded_at is None or isinstance(self.loaded_at, datetime):
+            return self.loaded_at
+        instants = F.array(*(require_instant(at, "loaded_at") for at in self.loaded_at))
+        return F.array_max(F.filter(instants, lambda at: at <= F.col("timestamp")))
 
     def text(self) -> str:
         """The settings as a text that is the same for the same settings."""
-        properties = asdict(self)
-        properties["loaded_at"] = self.loaded_at and self.loaded_at.timestamp()
-        return json.dumps(properties, sort_keys=True)
+        return json.dumps(asdict(self), sort_keys=True, default=datetime.timestamp)

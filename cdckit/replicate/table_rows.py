@@ -115,10 +115,12 @@ def data(
             id of the table is that of another table too, such as the same table on another server.
         loaded_at:
             From when on the rows of a full load are true if their messages do not say so, as those of
-            real producers do not: an instant, or for several loads a column made of the records'
-            `topic`, `partition`, `offset` and `timestamp`.  Without it, their records' `timestamp`: then
-            a copy of such a row that the broker took later says it again for that later time.  A change of
-            the row that comes after it in the topic and happened earlier counts after it all the same.
+            real producers do not: an instant, if the table was loaded once.  For several loads, a column made
+            of the records' `topic`, `partition`, `offset` and `timestamp`: as of the first load, what the
+            second one says would be covered by the changes between them.  Without it, their records'
+            `timestamp`: then a copy of such a row that the broker took later says it again for that later
+            time.  A change of the row that comes after it in the topic and happened earlier counts after it
+            all the same.
 
     Returns:
         One row per message of type DT that is of this table: in Avro form, by its schema id; in

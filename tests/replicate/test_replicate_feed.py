@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from cdckit.replicate import Feed, TableName, TableSettings
 from cdckit.shell import table_feed
 from support.feeds import OTHER, TEXT, V1, fed, said, short
 from support.replicate_messages import (
+    NO_TIME,
     Version,
     header_values,
     json_envelope,
@@ -22,6 +24,7 @@ from support.replicate_messages import (
 )
 
 LOG = Version({"line": TEXT}, keys=(), table="LOG")
+MINUTE = timedelta(minutes=1)
 
 
 def test_records_and_rejects_of_many_batches_lie_in_few_files(
@@ -95,6 +98,23 @@ def test_a_topic_of_messages_in_json_form_is_of_one_table(spark: SparkSession, t
     settings = dict.fromkeys(names, TableSettings(json_topics=["all"]))
     with pytest.raises(InvalidArgument, match=r"among the json_topics of one table.*'all'"):
         Feed(spark, tmp_path, tables=settings)
+
+
+def test_each_load_of_a_table_has_its_own_time(spark: SparkSession, tmp_path: Path) -> None:
+    """By the instant of the first one alone, the change between them would cover what the second says."""
+    first, second = (datetime(2024, 1, 1, 10, minute, tzinfo=UTC) for minute in (1, 20))
+    loads = [
+        record(V1.dt("REFRESH", {"id": 1, "name": name}, **NO_TIME), offset, timestamp=at)
+        for name, offset, at in (("a", 1, first - MINUTE), ("b", 2, first + MINUTE), ("d", 4, second))
+    ]
+    change = said(V1, "UPDATE", {"id": 1, "name": "c"}, 10, 3, timestamp=first + 9 * MINUTE)
+    name = TableName("db1", "shop_task", "SHOP", "ITEMS")
+    settings = TableSettings(loaded_at=[second, first])
+    feed = fed(spark, tmp_path, [[record(V1.md(), 0), *loads, change]], tables={name: settings})
+    history = short(feed.table("ITEMS").history(), "name")
+    assert history == [(0, False, "a"), (1, False, "b"), (10, False, "c"), (20, False, "d")]
+    with pytest.raises(InvalidArgument, match=r"loaded_at to be an aware datetime"):
+        TableSettings(loaded_at=[first, first.replace(tzinfo=None)])
 
 
 def test_what_needs_all_rows_at_once_refuses_a_stream_and_names_the_way(
