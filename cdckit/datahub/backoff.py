@@ -48,7 +48,7 @@ class Backoff:
         return _seconds_later(now, f"least({delay}, {self.give_up_after.total_seconds()}D)")
 
     def give_up_time(self) -> str:
-        """Tell when something is given up that is `waiting_since` an instant, in SQL."""
+        """Tell, in SQL, when a row with the column `waiting_since` is given up."""
         return _seconds_later("waiting_since", f"{self.give_up_after.total_seconds()}D")
 
 

@@ -153,7 +153,7 @@ class Run(State):
 
     def note_dropped(self) -> None:
         """
-        Note that statements went out of their tables: those that are left in a file written anew are no news.
+        Note that statements went out of their tables: the rest of a file that was written anew is no news.
 
         Files that the run wrote of statements, and that no table has any more, can be deleted.
         """

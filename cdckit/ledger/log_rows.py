@@ -104,7 +104,7 @@ def last_table(tables: Snapshot | Transaction) -> int:
 
 
 def note_tables(tables: Transaction, changes: T.StructType) -> None:
-    """Note the numbers of the changes of a call: one, or of a union or another ledger one for each table."""
+    """Note how many numbers a call took: one, or one for each table of a union or of another ledger."""
     last = last_table(tables) + _count_tables(changes)
     if last > (tables.base.version or 0) + 1:
         write_note(tables, _LAST_TABLE, last)

@@ -262,7 +262,7 @@ def _offsets(rows: pa.RecordBatch, is_read: Bools, *whose: Ints) -> Ints:
 
 
 def _bases(order: Ints, *whose: Ints) -> Ints:
-    """Numbers, in an order by whose rows are, that grow from one to the next by more than there are rows."""
+    """Numbers that grow from one group to the next by more than there are rows, of rows sorted by group."""
     bases: Ints = np.cumsum(group_starts(*(part[order] for part in whose))) * (len(order) + 1)
     return bases
 

@@ -58,7 +58,7 @@ def _check_instant(value: Any, argument: str) -> Any:
 
 def _check_count(value: Any, argument: str) -> Any:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InvalidArgument(None, argument, "a positive number", value)
+        raise InvalidArgument(None, argument, "a positive whole number", value)
     return value
 
 
@@ -79,7 +79,7 @@ NAME = Form(require_name, "InvalidArgument: {} is no text, or an empty one")
 NAMES = Form(require_names, "InvalidArgument: {} is one text")
 INT = Form(require_int, "InvalidArgument: {} is no whole number of 32 bits")
 ABOVE_ZERO = Form(_check_above_zero, "InvalidArgument: {} is no whole number above 0")
-COUNT = Form(_check_count, "InvalidArgument: {} is no positive number")
+COUNT = Form(_check_count, "InvalidArgument: {} is no positive whole number")
 DURATION = Form(_check_duration, "InvalidArgument: {} is no timedelta, or a negative one")
 INSTANT = Form(_check_instant, "InvalidArgument: {} is a naive datetime: no instant without its zone")
 

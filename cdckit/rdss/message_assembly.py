@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.model.records import RECORD_COLUMNS
-from cdckit.parts.argument_forms import FOR_EACH_BATCH, INSTANT, no_stream, one_of, rows_of, takes
+from cdckit.parts.argument_forms import DURATION, FOR_EACH_BATCH, INSTANT, no_stream, one_of, rows_of, takes
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.folded_rows import fold_rows
 from cdckit.rdss.decoding import DECODED, DECODED_SCHEMA
@@ -95,7 +95,7 @@ def parts(decoded: DataFrame) -> DataFrame:
     return outcomes.select(*dict.fromkeys([*decoded.columns, *PARTS_SCHEMA.names]))
 
 
-@takes(parts=_PARTS, now=INSTANT, overdue=one_of("keep", "reject"))
+@takes(parts=_PARTS, now=INSTANT, wait=DURATION, overdue=one_of("keep", "reject"))
 def waiting(
     parts: DataFrame, *, now: datetime, wait: timedelta = timedelta(hours=1), overdue: Policy = "keep"
 ) -> DataFrame:

@@ -69,7 +69,7 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
         was (OLD_KEY_MISSING: the old row would stay for ever); with their bytes where it is the table's key,
         or that of their version.  `moved` says how a row came to another key.
         `message_id` is the server, the task and the change sequence, so that a redelivered message is the
-        same message; topic, partition, offset and timestamp, in microseconds, where there is none of 35
+        same message; topic, partition, timestamp in microseconds and offset where there is none of 35
         digits.  `effective_timestamp` is the time of the change at the source, `carried` are the columns that
         were sent or taken from `before`, `priority` is 0 (see `cdckit.with_priorities`).  `sequence` is the
         change sequence, with *source* behind the task that counts it; in its order the changes of a row
@@ -335,7 +335,7 @@ def _is_snapshot() -> Column:
 def _message_id() -> Column:
     # A topic that was made anew counts its offsets from 0 again: then times tell its records apart.
     micros = F.unix_micros("timestamp").cast("string")
-    place = F.concat_ws("/", "topic", "partition", "offset", micros)
+    place = F.concat_ws("/", "topic", "partition", micros, "offset")
     return F.concat(_source(), F.lit(":"), F.coalesce(_sequence(), place))
 
 

@@ -28,7 +28,7 @@ from cdckit.ledger.views import View
 from cdckit.model.documents import Document, as_records, make_sink
 from cdckit.model.records import RECORD_COLUMNS
 from cdckit.outputs.scd import scd_type_2
-from cdckit.parts.argument_forms import checked_calls
+from cdckit.parts.argument_forms import DURATION, checked_calls
 from cdckit.parts.arguments import require_batch_id, require_instant
 from cdckit.parts.instants import microseconds
 from cdckit.parts.job_descriptions import describe_step
@@ -272,7 +272,7 @@ class Shell(ABC):
         """
         at = datetime.now(UTC) if now is None else now
         require_instant(at, "now")
-        longest = self.wait if wait is None else wait
+        longest = self.wait if wait is None else DURATION.check(wait, "wait")
 
         def work(tables: Transaction) -> WorkResult | None:
             expired = self._expire(tables, at, longest)

@@ -24,7 +24,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
-from cdckit.parts.arguments import require_instant
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.fold import Result, Rule
 from cdckit.parts.folded_rows import explode_rule
@@ -39,9 +38,8 @@ from cdckit.parts.kept_folds import (
     spread_rows,
     take_scopes,
 )
-from cdckit.parts.values import time_between
 from cdckit.parts.workers import WorkerPlan, compute_once, local_frame, without_garbage_collection
-from cdckit.shell.waiting import is_overdue
+from cdckit.shell.waiting import with_waited
 from cdckit.store import File, Snapshot, Transaction
 from cdckit.store.files import Target, Where
 from cdckit.store.reading import hold_few_rows, read_batches
@@ -359,8 +357,8 @@ def say_outcomes(tables: Transaction, outcomes: DataFrame) -> None:
 def give_up_records(tables: Transaction, now: datetime, wait: timedelta, given_up: dict[str, Column]) -> int:
     """Let the records that have waited longer than *wait* have the outcome *given_up*; how many they are."""
     waits = last_outcomes(tables).where(F.col("outcome") == WAITING)
-    waited = time_between(F.col("waiting_since"), require_instant(now, "now"))
-    overdue = compute_once(waits.where(is_overdue(waited, wait)).withColumns(given_up))
+    measured = with_waited(waits, F.col("waiting_since"), now, wait)
+    overdue = compute_once(measured.where("is_overdue").withColumns(given_up))
     if overdue is None:
         return 0
     say_outcomes(tables, overdue)

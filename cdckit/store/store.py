@@ -32,13 +32,13 @@ from cdckit.store.commits import (
     load,
 )
 from cdckit.store.delta_log import DeltaLog
-from cdckit.store.erasure import unneeded_paths
 from cdckit.store.errors import ConflictingCommit, DamagedTable, OtherKind, StoreIsBusy
 from cdckit.store.files import Where
 from cdckit.store.locations import locate
 from cdckit.store.reading import files_holding, find_damage, hold_few_rows
 from cdckit.store.snapshot import Snapshot
 from cdckit.store.transaction import CommitResult, Transaction
+from cdckit.store.vacuum import unneeded_paths
 from cdckit.store.writing import Rows
 
 Tables: TypeAlias = Snapshot | Transaction

@@ -14,7 +14,16 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.model.rejected_records import ERROR_FIELDS, without_rejects
-from cdckit.parts.argument_forms import FOR_EACH_BATCH, INSTANT, no_stream, one_of, rows_of, rows_with, takes
+from cdckit.parts.argument_forms import (
+    DURATION,
+    FOR_EACH_BATCH,
+    INSTANT,
+    no_stream,
+    one_of,
+    rows_of,
+    rows_with,
+    takes,
+)
 from cdckit.parts.arguments import require_columns
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.folded_rows import fold_rows
@@ -192,6 +201,7 @@ def with_message(whole: DataFrame) -> DataFrame:
 @takes(
     parts=rows_of(T.StructType([*REQUEST_SCHEMA.fields, *ERROR_FIELDS]), _WRONG_PARTS),
     now=INSTANT,
+    wait=DURATION,
     overdue=one_of("keep", "reject"),
 )
 def waiting(

@@ -425,7 +425,7 @@ def first_of(sequence: object) -> object:
 
 
 def expression_text(expression: object) -> str:
-    """The SQL of an expression, without what Spark puts around a column's: of one that is named, its name."""
+    """The SQL of an expression, or the name of a column, without the words that Spark puts around them."""
     return str(expression).removeprefix("Column<'").removesuffix("'>")
 
 

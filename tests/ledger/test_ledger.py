@@ -323,7 +323,7 @@ def test_arguments_are_checked(spark: SparkSession, tmp_path: Path) -> None:
         Ledger(spark, tmp_path, entity="", keys=["h"])
     with pytest.raises(InvalidArgument, match="keys to be a list of distinct fields"):
         Ledger(spark, tmp_path, entity="e", keys="h")
-    with pytest.raises(InvalidArgument, match="buckets to be a positive number"):
+    with pytest.raises(InvalidArgument, match="buckets to be a positive whole number"):
         opened(spark, tmp_path, buckets=0)
     ledger = opened(spark, tmp_path)
     changes = prices(spark, price(1, 1, "a"))

@@ -234,7 +234,7 @@ def test_without_a_sequence_a_message_is_known_by_its_place(told: dict[int, list
     for topic, at in (("items", offset("refresh without a sequence")), ("in json", 600)):
         [loaded] = told[at]
         micros = (NOON - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) + at * 1_000_000
-        assert loaded["message_id"] == f"db1/shop_task:{topic}/0/{at}/{micros}"
+        assert loaded["message_id"] == f"db1/shop_task:{topic}/0/{micros}/{at}"
         assert loaded["sequence"] == ""
 
 

@@ -160,7 +160,7 @@ def test_a_load_comes_before_the_changes_of_its_instant(spark: SparkSession) -> 
     at = datetime(2024, 1, 1, 8, tzinfo=UTC)
     changes = replicate.table_changes(records, task="shop_task", table="ITEMS", loaded_at=at)
     told = {row["arrival"]["offset"]: row for row in changes.collect()}
-    assert (told[2]["sequence"], told[2]["message_id"]) == ("", f"db1/shop_task:items/0/2/{micros(after(2))}")
+    assert (told[2]["sequence"], told[2]["message_id"]) == ("", f"db1/shop_task:items/0/{micros(after(2))}/2")
     history: DataFrame = merge(changes, entity="item", keys=["id"])
     assert [row["price"] for row in as_of(history, at).collect()] == [6]
 

@@ -204,7 +204,7 @@ class ChannelAdaptor:
         One round: everything that changed since the round before, and what is dated in the future.
 
         An object that cannot be converted (GENERR009), or would be refused, is left out and logged with its
-        code; it is tried again when it changes.
+        code; it is tried again when it changes, or in each round if it is dated in the future.
 
         Raises:
             ChannelUnreachable: The application does not answer, in all retries.

@@ -168,8 +168,8 @@ class Gateway:
         Return when the output has acknowledged the message, and all that was still to be sent before it.
 
         One that is larger than a message may be is sent in parts, as a sequence.  Messages about one object
-        are received in the order in which they were sent, those about its other versions perhaps not: in
-        Kinesis an object goes to one shard.
+        are received in the order in which they were sent; in Kinesis, where an object goes to one shard,
+        those about its other versions may not be.
 
         Raises:
             UnfitMessage: A receiver would refuse it, or it has no text in JSON; nothing was sent.
@@ -346,7 +346,7 @@ class Gateway:
         return [] if verdict.code is None else self._refusals(parts, verdict.code, verdict.description)
 
     def _open_message(self, parts: Sequence[StoredMessage], at: datetime | None = None) -> Message | None:
-        """Put the message of all parts together; None if it is refused, as it has expired by now, or *at*."""
+        """Put a message of parts together; None if it is refused, or has expired *at* an instant or now."""
         verdict = assemble_message(parts, at or self.clock(), self.rules)
         if verdict.code is None and verdict.header is not None:
             return Message(verdict.header, verdict.body)

@@ -1,7 +1,7 @@
 """
-What a gateway makes of bytes, a message or a refused one, and in which order messages are handed over.
+Judge what a gateway received, and hand its messages over in their order.
 
-One whose files do not come lets the others by.
+A message whose files are late does not hold up others.
 """
 
 from __future__ import annotations

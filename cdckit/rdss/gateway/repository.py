@@ -44,7 +44,7 @@ class StoredMessage:
 
 
 class UnsentMessage(NamedTuple):
-    """A message that is TO_SEND, in the order of those that have its *key*."""
+    """A message that is to be sent; those of one *key* stay in order."""
 
     message_id: str
     key: str
