@@ -293,9 +293,7 @@ def encoding(name: str) -> Encoding:
     try:
         return _encoding(type_name(name))
     except _NoType:
-        needed = (
-            "the name of a type of Debezium, Kafka Connect (of a Decimal its scale, too), PostgreSQL or Spark"
-        )
+        needed = "the name of a type of Debezium, Kafka Connect (Decimal with its scale), PostgreSQL or Spark"
         raise InvalidArgument(None, "columns", needed, name) from None
 
 

@@ -29,9 +29,8 @@ def placeholders(placeholder: str) -> list[str]:
     """
     The texts by which Debezium says that a value is not available, by the type of its column.
 
-    Text and JSON; bytes, in Base64 (two alphabets) or hexadecimal; lists of text and of Base64; a list of
-    numbers, which are its bytes; an hstore; a list of UUIDs, made of its bytes; and these as
-    floats and as Connect's decimals.
+    Text and JSON; bytes, in Base64 (two alphabets) or hexadecimal; lists of text and of Base64; a list of its
+    bytes, as integers, as floats or as Connect's decimals; an hstore; a list of UUIDs, made of its bytes.
 
     >>> placeholders("p")[:4]
     ['p', 'cA==', 'cA==', '70']
