@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ import pyarrow as pa
 from cdckit.debezium.column_types import VARIABLE, with_digits
 from cdckit.debezium.events import INSTANT
 from cdckit.errors import InvalidArgument
+from cdckit.parts.arrow_widening import common_type, to_common_type
 from cdckit.parts.instants import FIRST_MICROSECOND, LAST_MICROSECOND, microseconds
 from cdckit.parts.json_objects import json_value
 from cdckit.parts.text_values import EXACT, Read, Unreadable, boolean, exact_decimal, floating, letters, whole
@@ -299,7 +301,10 @@ def encoding(name: str) -> Encoding:
 
 def _encoding(name: str) -> Encoding:
     match = _WITH_PARTS.fullmatch(name)
-    return _plain(name) if match is None else _nested(match[1].lower(), match[2])
+    if match is None:
+        return _plain(name)
+    kind = match[1].lower()
+    return _nested(kind, [(part, _encoding(inner)) for part, inner in _parts(kind, match[2])])
 
 
 def _plain(name: str) -> Encoding:
@@ -318,15 +323,81 @@ def _plain(name: str) -> Encoding:
     raise _NoType
 
 
-def count_encoding(name: str, field_type: pa.DataType) -> Encoding | None:
-    """How a decimal of Connect, or a time that is counted, is written, whatever it becomes but a text."""
-    match = None if pa.types.is_string(field_type) else _NAMED.fullmatch(name)
+def unit_encoding(name: str, field_type: pa.DataType, column: str | None = None) -> Encoding | None:
+    """
+    Find the encoding that an event's type names, if it is Connect's decimal or a counted time.
+
+    None for any other, and for a column of text.  An array, a map or a struct has such parts.
+
+    Args:
+        name: The type that the event names.
+        field_type: The type of the column's field.
+        column: The column's type, if it has only one, whose parts are then read as those of the event are
+            written.  If it names no unit, it takes counts as they are, but no decimals.
+    """
+    if pa.types.is_string(field_type):
+        return None
+    name = type_name(known_encoding(name))
+    if _WITH_PARTS.fullmatch(name) is not None:
+        has_unit = _TIME in name.lower() or _DATA in name.lower()
+        return _with_units(type_name(column or name), name) if has_unit else None
+    match = _NAMED.fullmatch(name)
     base = "" if match is None else match[1].lower()
+    unit = _SIMPLE.get(base) if base.startswith((_TIME, _DATA)) else None
     if match and match[2] and base == f"{_DATA}decimal":
         scale = int(match[3] or match[2])
         is_alike = pa.types.is_decimal(field_type) and field_type.scale == scale
-        return _connect_decimal([field_type.precision if is_alike else 38, scale])
-    return _SIMPLE.get(base) if base.startswith((_TIME, _DATA)) else None
+        unit = _connect_decimal([field_type.precision if is_alike else 38, scale])
+        column = None if has_places(field_type) else column
+    return unit if column is None or unit_encoding(column, field_type) else None
+
+
+def has_places(field_type: pa.DataType) -> bool:
+    """Tell whether a type is that of numbers with places behind the point."""
+    return bool(pa.types.is_decimal(field_type) or pa.types.is_floating(field_type))
+
+
+def _with_units(column: str, name: str) -> Encoding:
+    """The encoding of a column's type, with such parts written as an event's type names them."""
+    match, event_match = _WITH_PARTS.fullmatch(column), _WITH_PARTS.fullmatch(name)
+    if match is None or event_match is None:
+        own = _encoding(column)
+        unit = None if event_match else unit_encoding(name, own.type, column)
+        return own if unit is None else Encoding(own.type, field_reader(unit, own.type) or refuse)
+    of_event, kind = dict(_parts(event_match[1].lower(), event_match[2])), match[1].lower()
+    parts = _parts(kind, match[2])
+    return _nested(kind, [(part, _with_units(inner, of_event.get(part, UNTYPED))) for part, inner in parts])
+
+
+def field_reader(encoding: Encoding, field_type: pa.DataType) -> Read | None:
+    """Choose what reads the values of an encoding in the type of a field; None if that does not hold them."""
+    # Whether a decimal is held each value tells; as a float it is rounded.
+    is_held = (pa.types.is_decimal(encoding.type) and has_places(field_type)) or (
+        common_type(encoding.type, field_type) == field_type
+    )
+    return common_reader(encoding, field_type) if is_held else None
+
+
+def common_reader(encoding: Encoding, common: pa.DataType) -> Read:
+    """Choose what reads a value written in one of several ways, in the type that all have in common."""
+    if encoding.type == common:
+        return encoding.read
+    if pa.types.is_decimal(encoding.type) and pa.types.is_floating(common):
+        return lambda value: float(encoding.read(value))  # Arrow's cast is not to the nearest float
+    return partial(_read_common, encoding, common)
+
+
+def _read_common(encoding: Encoding, common: pa.DataType, value: Any) -> Any:
+    try:
+        (common_value,) = to_common_type(pa.array([encoding.read(value)], encoding.type), common)
+    except pa.ArrowInvalid:
+        raise Unreadable from None
+    return (common_value.cast(pa.int64()) if pa.types.is_timestamp(common) else common_value).as_py()
+
+
+def refuse(value: Any) -> Any:
+    """Read no value."""
+    raise Unreadable
 
 
 # What has parts -------------------------------------------------------------------------------------------
@@ -334,17 +405,24 @@ def count_encoding(name: str, field_type: pa.DataType) -> Encoding | None:
 _WITH_PARTS = re.compile(r"\s*(array|map|struct)\s*<(.*)>\s*", re.IGNORECASE | re.DOTALL)
 
 
-def _nested(kind: str, inside: str) -> Encoding:
-    parts = [part for part in _split(inside, ",") if part or kind != "struct"]
+def _parts(kind: str, inside: str) -> list[tuple[str, str]]:
+    """The types of what has parts, each behind its name in a struct, or its place."""
+    parts = _split(inside, ",")
     if kind == "struct":
-        return _struct([_named_part(part) for part in parts])
-    inner = [_encoding(part) for part in parts]
-    if len(inner) != {"array": 1, "map": 2}[kind]:
+        return [_named_part(part) for part in parts if part]
+    return [(str(place), part) for place, part in enumerate(parts)]
+
+
+def _nested(kind: str, parts: list[tuple[str, Encoding]]) -> Encoding:
+    if kind == "struct":
+        return _struct(parts)
+    if len(parts) != {"array": 1, "map": 2}[kind]:
         raise _NoType
+    inner = [part for _, part in parts]
     return _array(*inner) if kind == "array" else _map(*inner)
 
 
-def _named_part(part: str) -> tuple[str, Encoding]:
+def _named_part(part: str) -> tuple[str, str]:
     """The name and the type of a part of a struct: between them stands a colon, or a space, as in Spark's."""
     pieces = _split(part, ":")
     if len(pieces) != 2:
@@ -352,7 +430,7 @@ def _named_part(part: str) -> tuple[str, Encoding]:
     if len(pieces) != 2 or not all(pieces):
         raise _NoType
     name = pieces[0]
-    return name[1:-1].replace("``", "`") if name.startswith("`") else name, _encoding(pieces[1])
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name, pieces[1]
 
 
 def _split(text: str, separator: str) -> list[str]:

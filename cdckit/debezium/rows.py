@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import repeat
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from cdckit.debezium.connect_values import Encoding, count_encoding, encoding, known_encoding
+from cdckit.debezium.connect_values import (
+    common_reader,
+    encoding,
+    field_reader,
+    has_places,
+    known_encoding,
+    refuse,
+    unit_encoding,
+)
 from cdckit.debezium.envelopes import read_key
 from cdckit.debezium.events import (
     DELETE,
@@ -28,7 +36,6 @@ from cdckit.debezium.events import (
     is_of_table,
 )
 from cdckit.debezium.unsent_values import is_placeholder, placeholders
-from cdckit.parts.arrow_widening import common_type, to_common_type
 from cdckit.parts.json_objects import plain_text
 from cdckit.parts.text_values import Read, Unreadable
 
@@ -101,20 +108,22 @@ class ColumnReader:
     """
     A column: how its values are read.
 
-    Its types say what they become.  How they are written an event's own type says, where there are several or
-    they are counts, such as Connect's decimals: by another unit they would be other values.
+    The column's types say what a value becomes.  If there are several, or the type has a scale or a unit, the
+    event's own type says how the value is written; and so does its decimal of Connect for any number with
+    places, since its Base64 may look like one.
     """
 
     def __init__(self, name: str, sent_as: str, kinds: Sequence[str], common: pa.DataType) -> None:
         self.name, self.sent_as, self.type = name, sent_as, common
-        self._has_one, is_count = len(kinds) == 1, count_encoding(kinds[-1], common) is not None
-        self._by_kind: dict[str | None, Read] = {
-            kind: _common_reader(encoding(kind), common) for kind in kinds
+        self._one_type = kinds[0] if len(kinds) == 1 else None
+        self._readers_by_type: dict[str | None, Read] = {
+            kind: common_reader(encoding(kind), common) for kind in kinds
         }
-        last = self._by_kind[kinds[-1]]
-        self._by_kind[None] = last if self._has_one else _refuse
-        self._by_other_kind = last if self._has_one or not is_count else _refuse
-        self._only = last if self._has_one and not is_count else None
+        last, has_unit = self._readers_by_type[kinds[-1]], unit_encoding(kinds[-1], common) is not None
+        self._readers_by_type[None] = last if self._one_type else refuse
+        self._default_reader = last if self._one_type or not has_unit else refuse
+        is_read_alike = not (has_unit or has_places(common) or pa.types.is_nested(common))
+        self._only_reader = last if self._one_type and is_read_alike else None
 
     def read(self, values: Iterable[Any], events: Sequence[Event], faults: Faults) -> list[Any]:
         """The typed values of events; None for null, and for what cannot be read, which is noted."""
@@ -128,45 +137,18 @@ class ColumnReader:
         return typed
 
     def _readers(self, events: Sequence[Event]) -> Iterable[Read]:
-        if self._only is not None:
-            return repeat(self._only)
+        if self._only_reader is not None:
+            return repeat(self._only_reader)
         kinds = [(event.types or {}).get(self.sent_as) for event in events]
-        return [self._by_kind.get(kind) or self._add_reader(str(kind)) for kind in kinds]
+        return [self._readers_by_type.get(kind) or self._add_reader(str(kind)) for kind in kinds]
 
     def _add_reader(self, kind: str) -> Read:
-        """Find how an event writes whose type is none of the column's, and remember it."""
-        count = count_encoding(kind, self.type)
-        own = count or (None if self._has_one else encoding(known_encoding(kind)))
-        if own is not None and _is_held(own.type, self.type):
-            read = _common_reader(own, self.type)
-        else:
-            read = self._by_other_kind if count is None else _refuse
-        self._by_kind[kind] = read
+        """Choose the reader for a type that the column does not list, and remember it."""
+        unit = unit_encoding(kind, self.type, self._one_type)
+        written = unit or (None if self._one_type else encoding(known_encoding(kind)))
+        read = None if written is None else field_reader(written, self.type)
+        self._readers_by_type[kind] = read = read or (self._default_reader if unit is None else refuse)
         return read
-
-
-def _refuse(value: Any) -> Any:
-    raise Unreadable
-
-
-def _common_reader(encoding: Encoding, common: pa.DataType) -> Read:
-    """Choose what reads a value written in one of several ways, in the type that all have in common."""
-    return encoding.read if encoding.type == common else partial(_read_common, encoding, common)
-
-
-def _is_held(kind: pa.DataType, common: pa.DataType) -> bool:
-    """Tell whether a type holds the values of another; of decimals each value tells."""
-    return bool(pa.types.is_decimal(kind) and pa.types.is_decimal(common)) or (
-        common_type(kind, common) == common
-    )
-
-
-def _read_common(encoding: Encoding, common: pa.DataType, value: Any) -> Any:
-    try:
-        (common_value,) = to_common_type(pa.array([encoding.read(value)], encoding.type), common)
-    except pa.ArrowInvalid:
-        raise Unreadable from None
-    return (common_value.cast(pa.int64()) if pa.types.is_timestamp(common) else common_value).as_py()
 
 
 class Rows(NamedTuple):

@@ -146,10 +146,10 @@ def changes(
             Where *decoded* is a stream, keys and columns must be said.  It must be said, too, where some
             events of a column say its type and others none, as after the converter of a connector was told
             `schemas.enable=false`.  A column that is `untyped` is text as it was sent, such as 19800 for a
-            day, and a `Ledger` takes no values of a type beside it.  An event that says another scale or
-            unit than your type is read by its own.  Of several types, each event is read by the one that it
-            says; one that says none cannot be read.  Of names that differ in case alone, which are one to
-            Spark, the later is a field with a number: `Price_2` beside `price`.
+            day, and a `Ledger` takes no values of a type beside it.  If your type, or a part of
+            it, has a scale or a unit, an event that names another is read by its own.  Of several types, each
+            event is read by the one that it says; one that says none cannot be read.  Of names that differ in
+            case alone, which are one to Spark, the later is a field with a number: `Price_2` beside `price`.
         snapshot_at: From when on the rows that a snapshot read are true: an instant from which on the
             stream has all changes, or at which the snapshot had not begun.  Without it, what their events
             say: a row of which the stream had said nothing is then not there before it was read.

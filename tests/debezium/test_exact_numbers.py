@@ -204,15 +204,29 @@ def count_of(name: str) -> dict[str, Any]:
     return {"type": "int64", "name": f"{TIMES}.{name}"}
 
 
+def array_of(items: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+def map_of(values: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "map", "keys": {"type": "string"}, "values": values}
+
+
+def struct_of(**fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "struct", "fields": [kind | {"field": name} for name, kind in fields.items()]}
+
+
 def nested_arrays(depth: int) -> dict[str, Any]:
     kind: dict[str, Any] = {"type": "string"}
     for _ in range(depth):
-        kind = {"type": "array", "items": kind}
+        kind = array_of(kind)
     return kind
 
 
 PRICE, FINER, DAY, LATE = "B88=", "Th8=", date(2024, 3, 18), datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
 """Unscaled 1999 and 19999; day 19800; and 1,700,000,000 seconds."""
+BASE64_IN_DIGITS = Decimal("-26588.24")
+"""Of `1234`: its bytes are D7 6D F8."""
 PRICES = [(decimal_of(10, 2), PRICE, Decimal("19.99")), (decimal_of(12, 3), FINER, Decimal("19.999"))]
 DAYS = [(count_of("Date"), 19800, datetime(2024, 3, 18, tzinfo=UTC))]
 MILLIS = [(count_of("Timestamp"), 1_700_000_000_000, LATE)]
@@ -229,14 +243,65 @@ WRITTEN: dict[str, tuple[str | list[str], list[tuple[dict[str, Any], Any, Any]]]
     "a time of day in another unit": (f"{TIMES}.MicroTime", [(count_of("Time"), 1000, 1_000_000)]),
     "a timestamp for a day": (f"{TIMES}.Date", [(*MILLIS[0][:2], None)]),
     "a count as it is": ("int64", [(*MILLIS[0][:2], 1_700_000_000_000)]),
+    "a count for a double": ("double", [(count_of("MicroDuration"), 5, 5.0)]),
+    "Connect's decimals for a plain one": (
+        "decimal(12,3)", [*PRICES, (decimal_of(10, 2), "1234", BASE64_IN_DIGITS)],
+    ),
+    "Connect's decimals for a double": ("double", [(decimal_of(10, 2), "1234", -26588.24)]),
+    "Connect's decimals as numbers": ("double", [(decimal_of(21, 20), 0.1, 0.1)]),
     "a text as it is": ("string", [(*PRICES[0][:2], PRICE)]),
     "a decimal that stays Base64": (f"{CONNECT}(65,30)", [(decimal_of(65, 20), PRICE, PRICE)]),
+    # So are the parts of arrays, maps and structs, each by itself.
+    "an array of another scale": (
+        f"array<{CONNECT}(10,3)>",
+        [(array_of(kind), [None, text], [None, value]) for kind, text, value in PRICES],
+    ),
+    "an array that the field cannot hold": (
+        f"array<{CONNECT}(10,2)>", [(array_of(decimal_of(12, 3)), [FINER], None)],
+    ),
+    "an array of too many digits": (
+        f"array<{CONNECT}(38,30)>", [(array_of(decimal_of(65, 2)), [PRICE], [Decimal("19.99")])],
+    ),
+    "an array in another unit": (
+        f"array<{TIMES}.MicroTimestamp>",
+        [(array_of(kind), [count], [value]) for kind, count, value in (*MILLIS, *DAYS)],
+    ),
+    "arrays for days": (f"array<{TIMES}.Date>", [(array_of(MILLIS[0][0]), [MILLIS[0][1]], None)]),
+    "arrays of counts as they are": ("array<int64>", [(array_of(MILLIS[0][0]), [1000], [1000])]),
+    "arrays of Connect's decimals": (
+        "array<decimal(10,2)>", [(array_of(decimal_of(10, 2)), ["1234"], [BASE64_IN_DIGITS])],
+    ),
+    "a map in another unit": (
+        f"map<string, {TIMES}.Timestamp>", [(map_of(DAYS[0][0]), {"k": 19800}, [("k", DAYS[0][2])])],
+    ),
+    "a struct of both": (
+        f"struct<`p`: array<{CONNECT}(10,3)>, t: timestamp, n: int64>",
+        [
+            (
+                struct_of(
+                    q=count_of("Date"), t={"type": "string"}, n=count_of("MicroTime"),
+                    p=array_of(decimal_of(10, 2)),
+                ),
+                {"p": [PRICE], "t": "2024-03-18T00:00:00Z", "n": 5, "q": 1},
+                {"p": [Decimal("19.99")], "t": DAYS[0][2], "n": 5},
+            )
+        ],
+    ),
+    "a third array": (
+        [json.dumps(array_of(count_of(f"{unit}Timestamp"))) for unit in ("Micro", "Nano")],
+        [(array_of(MILLIS[0][0]), [MILLIS[0][1]], [LATE]), (array_of({"type": "int64"}), [1000], None)],
+    ),
+    "a third array of another scale": (
+        [json.dumps(array_of(decimal_of(10, 2))), json.dumps(array_of(decimal_of(10, 2)), indent=1)],
+        [(array_of(decimal_of(12, 3)), [FINER], None)],
+    ),
     # Of several types each event is read by its own, however they are spelt, and also if it is none of them.
     "spaces": ([f"{CONNECT}(10, 2)", f"{CONNECT}(12, 3)"], PRICES),
     "letters": ([f"{TIMES}.date", f"{TIMES}.timestamp"], [*DAYS, *MILLIS]),
     "a third type": ([f"{TIMES}.MicroTimestamp", f"{TIMES}.NanoTimestamp"], [*DAYS, *MILLIS]),
     "a type that says no unit": ([f"{TIMES}.Date", f"{TIMES}.Timestamp"], [({"type": "int32"}, 19800, None)]),
     "a narrower number": (["int32", "int64"], [({"type": "int16"}, 7, 7)]),
+    "numbers of few bits": (["int8", "int16"], [({"type": "int8"}, 7, 7), ({"type": "int16"}, 300, 300)]),
     "a hostile scale": (f"{CONNECT}(9,1)", [(BYTES | {"name": f"{CONNECT}({'9' * 5000})"}, 7, Decimal(7))]),
     "hostile depth": (["int32", "int64"], [(nested_arrays(450), 7, 7)]),
     "later as texts": ([f"{CONNECT}(9,1)", "decimal(9,1)"], [({"type": "string"}, "1.5", Decimal("1.5"))]),
