@@ -380,11 +380,7 @@ def field_reader(encoding: Encoding, field_type: pa.DataType) -> Read | None:
 
 def common_reader(encoding: Encoding, common: pa.DataType) -> Read:
     """Choose what reads a value written in one of several ways, in the type that all have in common."""
-    if encoding.type == common:
-        return encoding.read
-    if pa.types.is_decimal(encoding.type) and pa.types.is_floating(common):
-        return lambda value: float(encoding.read(value))  # Arrow's cast is not to the nearest float
-    return partial(_read_common, encoding, common)
+    return encoding.read if encoding.type == common else partial(_read_common, encoding, common)
 
 
 def _read_common(encoding: Encoding, common: pa.DataType, value: Any) -> Any:

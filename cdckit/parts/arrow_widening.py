@@ -137,6 +137,8 @@ def to_common_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
     if values.type == kind:  # Arrow's cast of a list of nulls to its own type loses items
         return values
     if not pa.types.is_string(kind):
+        if pa.types.is_decimal(values.type) and pa.types.is_floating(kind):
+            values = values.cast(pa.string())  # Arrow's cast of 19.99 is not the float that is nearest to it
         # Only who asks for doubles has numbers that a float does not hold.
         return values.cast(kind, safe=not pa.types.is_floating(kind))
     if pa.types.is_binary(values.type):

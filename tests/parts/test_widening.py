@@ -7,6 +7,7 @@ from decimal import Decimal
 from itertools import combinations, permutations, product
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
@@ -132,6 +133,15 @@ def test_a_date_is_its_midnight_in_utc_whatever_the_zone_of_the_session(spark: S
     assert to_common_type(pa.array([date(2024, 5, 1)]), pa.timestamp("us", "UTC")).to_pylist() == [
         datetime(2024, 5, 1, tzinfo=UTC)
     ]
+
+
+def test_of_a_decimal_the_nearest_float_is_made() -> None:
+    """As Spark and Python do; Arrow's own cast makes 19.990000000000002 of the first."""
+    for text, kind in (("19.99", pa.float64()), ("1.13", pa.float64()), ("0.1", pa.float32())):
+        [number] = to_common_type(pa.array([Decimal(text)], pa.decimal128(38, 20)), kind).to_pylist()
+        assert number == (float(text) if kind == pa.float64() else np.float32(text))
+    [number] = to_common_type(pa.array([Decimal("19.99")], pa.decimal128(10, 2)), pa.float64()).to_pylist()
+    assert number == 19.99
 
 
 def test_spark_writes_them_so(spark: SparkSession) -> None:
