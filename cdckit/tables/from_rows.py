@@ -26,13 +26,11 @@ from cdckit.parts.public_calls import called_function
 from cdckit.parts.tables import AnyTable
 from cdckit.parts.values import as_text, comparable, has_times, is_outside_years, within_years
 from cdckit.tables.statements import (
-    IS_TRUNCATE,
     Words,
     change_columns,
     error_columns,
     record_columns,
     row_reject,
-    with_absences,
     with_digest,
 )
 from cdckit.tables.table_arguments import (
@@ -52,6 +50,7 @@ from cdckit.tables.times import (
     order_text,
     other_day,
 )
+from cdckit.tables.truncates import IS_TRUNCATE, with_absences
 
 _LOG = logging.getLogger(__name__)
 

@@ -29,13 +29,8 @@ from cdckit.rdss.gateway.errors import (
     SendFailed,
     UnfitMessage,
 )
-from cdckit.rdss.gateway.handovers import (
-    Handover,
-    WaitingLine,
-    assemble_message,
-    judge_message,
-    refused_message,
-)
+from cdckit.rdss.gateway.handovers import Handover, WaitingLine
+from cdckit.rdss.gateway.judging import assemble_message, judge_message, refused_message
 from cdckit.rdss.gateway.logs import AuditEntry
 from cdckit.rdss.gateway.queues import Channels
 from cdckit.rdss.gateway.repository import RefusedMessage, SqliteRepository, SqlStatement, StoredMessage
@@ -462,7 +457,7 @@ class Gateway:
         most = max(self.rules.max_bytes, self.rules.max_whole_bytes)
         require_sound(value, replace(self.rules, max_bytes=most))
         parts = [require_sound(part, self.rules) for part in split(value, rules=self.rules)]
-        about = message.body[KEY] if isinstance(message.body, Mapping) else None
+        about = message.body.get(KEY) if isinstance(message.body, Mapping) else None
         return [replace(part, key=about or part.sequence) for part in parts]
 
     # Sending: TO_SEND becomes SENT on acknowledgement, and on nothing else.  A message that was acknowledged

@@ -31,7 +31,7 @@ from cdckit.rdss.gateway import (
     SqliteRepository,
     Status,
     UnfitMessage,
-    handovers,
+    judging,
 )
 from cdckit.rdss.message_splitting import split
 from support.rdss_exchange import (
@@ -145,14 +145,14 @@ def test_what_a_receiver_would_refuse_is_not_sent() -> None:
 
 
 def test_a_message_of_which_one_part_cannot_be_judged_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    judge = handovers.validate
+    judge = judging.validate
 
     def fails(value: bytes, **named: Any) -> Any:
         if b'"position": 2' in value:
             raise MemoryError
         return judge(value, **named)
 
-    monkeypatch.setattr(handovers, "validate", fails)
+    monkeypatch.setattr(judging, "validate", fails)
     with SqliteRepository(":memory:") as repository:
         sender = gateway(repository, exchange(), rules=Rules(max_bytes=2000))
         large = {**OBJECT, "objectTitle": "x" * 2000}
@@ -749,7 +749,7 @@ def test_a_message_on_which_the_validation_itself_fails_stops_no_queue(
         raise MemoryError if value == b"large" else AssertionError
 
     channels = exchange()
-    monkeypatch.setattr(handovers, "validate", fails)
+    monkeypatch.setattr(judging, "validate", fails)
     with SqliteRepository(":memory:") as repository:
         put(channels, b"odd", b"large")
         assert gateway(repository, channels).receive() == [Outcome.ERROR, Outcome.ERROR]
